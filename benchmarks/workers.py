@@ -21,7 +21,7 @@ from midspan.tools import Workers
 from midspan.tools.workers.job import Job, encode_json
 from midspan.tools.workers.protocol import Result, encode
 
-ROUNDS, CALLS = 40, 100
+ROUNDS, CALLS = 200, 20
 """The fastest round of each case counts: other programs make rounds slower, never faster."""
 CPU_ROUNDS, CPU_CALLS, CPU_SECONDS = 5, 8, 0.25
 BUDGETS = {"call": 3.0, "two processes": 1.6, "memory": 1.3}

@@ -22,7 +22,7 @@ from row_files import Tally, lines_of
 
 from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.errors import ApiError
-from midspan.emulator.gemini.models import Target, exists
+from midspan.emulator.gemini.models import ModelRules, exists, rules_of
 from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route, route_of
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
@@ -93,17 +93,17 @@ def judge(row: Row) -> tuple[set[str], str]:
     if route is None or (route.collection != "cachedContents" and route.method not in METHODS):
         return {"another API"}, "skipped"
     rules: set[str] = set()
-    target = model_target(route, row, rules)
-    error = emulate(route, target, row, rules)
+    model = model_of(route, row, rules)
+    error = emulate(route, model, row, rules)
     if is_error(row):
         return judge_rejected(row, error, rules), "refused"
-    return judge_accepted(row, error, target, rules), "accepted"
+    return judge_accepted(row, error, model, rules), "accepted"
 
 
-def judge_accepted(row: Row, error: ApiError | None, target: Target | None, rules: set[str]) -> set[str]:
+def judge_accepted(row: Row, error: ApiError | None, model: ModelRules | None, rules: set[str]) -> set[str]:
     if error is None:
         return rules
-    if target is None:
+    if model is None:
         return rules | {"model unknown"}
     if all("Base64 decoding failed" in line for line in error.message.splitlines()):
         if row.get("base64_cut"):
@@ -136,35 +136,35 @@ def judge_rejected(row: Row, error: ApiError | None, rules: set[str]) -> set[str
     return rules
 
 
-def emulate(route: Route, target: Target | None, row: Row, rules: set[str]) -> ApiError | None:
-    """Return the error of the emulator, for an unknown model that of the family that accepts most."""
+def emulate(route: Route, model: ModelRules | None, row: Row, rules: set[str]) -> ApiError | None:
+    """Return the error of the emulator, for an unknown model that of the model that accepts most."""
     body = json.dumps(row["request_json"]).encode()
     try:
         if route.method == "countTokens":
-            read(CountTokensRequest, body, Target.of("", route))
+            read(CountTokensRequest, body, rules_of("", route.api, route.version))
         elif route.collection == "cachedContents":
-            read(CachedContent, body, Target.of("", route))
+            read(CachedContent, body, rules_of("", route.api, route.version))
         else:
-            target = target or Target("gemini-2.0-flash", route.api, route.version, route.is_streaming)
-            if not model_exists(target, rules, was_found=row["status"] != 404):
-                return ApiError(404, f"models/{target.model} is not found")
-            check(body, target)
+            model = model or rules_of("gemini-2.0-flash", route.api, route.version)
+            if not model_exists(model, rules, was_found=row["status"] != 404):
+                return ApiError(404, f"models/{model.name} is not found")
+            check(body, model, is_streaming=route.is_streaming)
     except ApiError as error:
         return error
     return None
 
 
-def model_exists(target: Target, rules: set[str], *, was_found: bool) -> bool:
+def model_exists(model: ModelRules, rules: set[str], *, was_found: bool) -> bool:
     """Whether the model exists; one that was shut down existed if the recorded server found it."""
-    if exists(target.model, target.version):
+    if exists(model.name, model.version):
         return True
-    if not was_found or not exists(target.model, target.version, retired=True):
+    if not was_found or not exists(model.name, model.version, retired=True):
         return False
     rules.add("retired model")
     return True
 
 
-def model_target(route: Route, row: Row, rules: set[str]) -> Target | None:
+def model_of(route: Route, row: Row, rules: set[str]) -> ModelRules | None:
     """Return the model of a row; None if it is not known."""
     model = route.name if route.collection != "cachedContents" else None
     is_lost = model is None or model.lower() == "unknown"
@@ -176,7 +176,7 @@ def model_target(route: Route, row: Row, rules: set[str]) -> Target | None:
             model = name
         elif is_lost:
             return None
-    return Target(model or "", route.api, route.version, route.is_streaming)
+    return rules_of(model or "", route.api, route.version)
 
 
 def models_in(response: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.errors import ApiError
-from midspan.emulator.gemini.models import Target
+from midspan.emulator.gemini.models import ModelRules, rules_of
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import calling, model, result, tools, user
 
@@ -40,12 +40,12 @@ CONFIGS: list[dict[str, Any]] = [
     {"tools": tools("f", "f")},
     {"generationConfig": {"responseMimeType": "application/json"}},
 ]
-TARGETS = [
-    Target("gemini-3.8-flash"),
-    Target("gemini-3-flash-preview"),
-    Target("gemini-2.5-flash"),
-    Target("gemini-2.0-flash"),
-    Target("gemini-3.8-flash", Api.VERTEX, "v1"),
+MODELS = [
+    rules_of("gemini-3.8-flash"),
+    rules_of("gemini-3-flash-preview"),
+    rules_of("gemini-2.5-flash"),
+    rules_of("gemini-2.0-flash"),
+    rules_of("gemini-3.8-flash", Api.VERTEX, "v1"),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -54,9 +54,9 @@ JSON = st.recursive(
 )
 
 
-def verdict(request: Any, target: Target) -> str:
+def verdict(request: Any, rules: ModelRules) -> str:
     try:
-        check(json.dumps(request).encode(), target)
+        check(json.dumps(request).encode(), rules)
     except ApiError as error:
         return error.message
     return "accepted"
@@ -72,12 +72,12 @@ def rewrite(content: Any) -> Any:
 
 
 @settings(max_examples=200)
-@given(st.lists(st.sampled_from(CONTENTS), max_size=6), st.sampled_from(CONFIGS), st.sampled_from(TARGETS))
+@given(st.lists(st.sampled_from(CONTENTS), max_size=6), st.sampled_from(CONFIGS), st.sampled_from(MODELS))
 def test_casing_and_single_values_do_not_change_the_verdict(
-    contents: list[Any], config: dict[str, Any], target: Target
+    contents: list[Any], config: dict[str, Any], rules: ModelRules
 ) -> None:
     rewritten = {"contents": [rewrite(content) for content in contents], **config}
-    assert verdict({"contents": contents, **config}, target) == verdict(rewritten, target)
+    assert verdict({"contents": contents, **config}, rules) == verdict(rewritten, rules)
 
 
 @settings(max_examples=200)
@@ -85,15 +85,15 @@ def test_casing_and_single_values_do_not_change_the_verdict(
     st.dictionaries(st.sampled_from(["contents", "tools", "toolConfig", "generationConfig", "systemInstruction"]), JSON)
 )
 def test_any_json_is_accepted_or_rejected_with_an_api_error(request: dict[str, Any]) -> None:
-    for target in TARGETS:
-        assert verdict(request, target)
+    for rules in MODELS:
+        assert verdict(request, rules)
 
 
 def test_null_counts_as_absent_in_fields_lists_and_maps() -> None:
     parameters = {"type": "OBJECT", "properties": {"a": None, "b": {"type": "STRING", "format": None}}}
     declaration = {"name": "f", "parameters": parameters}
     body = {"contents": [user("Hi."), None], "tools": [{"functionDeclarations": [declaration, None]}], "labels": None}
-    request = check(json.dumps(body).encode(), Target("gemini-3.8-flash"))
+    request = check(json.dumps(body).encode(), rules_of("gemini-3.8-flash"))
     assert len(request.contents or ()) == 1
     schema = ((request.tools or ())[0].function_declarations or ())[0].parameters
     assert schema is not None

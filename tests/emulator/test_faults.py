@@ -173,7 +173,7 @@ def test_the_first_chunk_of_a_stream_is_sent_before_a_stall() -> None:
 
 
 def test_only_the_newest_continuations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midspan.emulator.gemini.service._MAX_CONTINUATIONS", 2)
+    monkeypatch.setattr("midspan.emulator.gemini.local._MAX_CONTINUATIONS", 2)
     with LocalGemini([TEXT], faults="0:continuation 1:continuation 2:continuation") as server:
         tokens = [ask(server.url, HI).json["candidates"][0]["continuationToken"] for _ in range(3)]
         continued = [ask(server.url, {**HI, "continuationToken": token}).status for token in tokens]

@@ -417,7 +417,7 @@ def open_files() -> int:
 def test_repr_of_requests_and_responses_shows_no_secret() -> None:
     request = HttpRequest("POST", f"https://user:{SECRET}@host/path?key={SECRET}", {"x-key": SECRET}, SECRET.encode())
     assert repr(request) == "HttpRequest('POST', to='host:443', headers=['x-key'], bytes=9)"
-    response = HttpResponse(200, [(b"set-cookie", SECRET.encode())], SECRET.encode())
+    response = HttpResponse(200, f"HTTP/1.1 200 OK\r\nset-cookie: {SECRET}".encode(), SECRET.encode())
     assert repr(response) == "HttpResponse(200, headers=1, bytes=9)"
     assert SECRET not in pretty_repr(request) + pretty_repr(response)
 

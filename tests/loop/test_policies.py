@@ -4,15 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import LimitTracker, Policies, Policy
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
-from midspan._types.messages import History, Message
+from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
@@ -142,18 +140,12 @@ def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> Non
     asyncio.run(main())
 
 
-class Forcing(Policy):
-    may_force_call = True
-
-    def forces_call(self, state: RunState) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("limit", [None, "max_turns"])
-def test_model_that_may_only_answer_is_not_forced_to_make_a_call(limit: str | None) -> None:
-    policies = Policies([Forcing()], LimitTracker(Limits(), started=0.0))
-    changes = policies.request(replace(RunState.of(History()), limit=limit))
-    assert (changes.answer_only, changes.forces_call) == (limit is not None, limit is None)
+@pytest.mark.parametrize(("max_turns", "modes"), [(1, ["required", "none"]), (2, ["required", "required"])])
+def test_model_that_may_only_answer_is_not_forced_to_make_a_call(max_turns: int, modes: list[str]) -> None:
+    provider = ScriptedProvider([ToolCall("1", "nope", {}), "done"])
+    limits = Limits(max_turns=max_turns, on_limit="answer")
+    Agent(provider, Shop().tools, limits=limits, tool_choice="required").run_sync("?")
+    assert [request.config.tool_choice and request.config.tool_choice.mode for request in provider.requests] == modes
 
 
 def test_budget_of_a_request_is_what_earlier_requests_left() -> None:

@@ -118,7 +118,7 @@ def test_headers_of_client_and_auth_are_sent_once_each() -> None:
     ],
 )
 def test_status_determines_the_error_type(status: int, expected: type[ProviderError]) -> None:
-    error = status_error(HttpResponse(status, [], b""), "no")
+    error = status_error(HttpResponse(status, b"", b""), "no")
     assert type(error) is expected
     assert (error.status, error.retry_delay_seconds) == (status, None)
 
@@ -138,13 +138,14 @@ def test_status_determines_the_error_type(status: int, expected: type[ProviderEr
     ],
 )
 def test_delay_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
-    raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-    assert status_error(HttpResponse(429, raw_headers, b""), "slow down").retry_delay_seconds == seconds
+    head = "\r\n".join(["HTTP/1.1 429 Slow Down", *(f"{name}: {value}" for name, value in headers.items())])
+    assert status_error(HttpResponse(429, head.encode(), b""), "slow down").retry_delay_seconds == seconds
 
 
 def test_date_is_read_as_the_seconds_until_then() -> None:
     date = formatdate(4_000_000_000, usegmt=True).encode()
-    delay = status_error(HttpResponse(503, [(b"retry-after", date)], b""), "later").retry_delay_seconds
+    response = HttpResponse(503, b"HTTP/1.1 503 Later\r\nretry-after: " + date, b"")
+    delay = status_error(response, "later").retry_delay_seconds
     assert delay is not None
     assert delay > 1_000_000
 

@@ -155,6 +155,16 @@ def test_a_limit_without_a_json_schema_keyword_is_enforced_by_pydantic():
             signature.bind({"amount": amount, "day": day})
 
 
+def test_a_limit_that_is_not_json_serializable_is_enforced_by_pydantic():
+    def pay(amount: Annotated[float, annotated_types.Gt(decimal.Decimal("0.25"))]): ...
+
+    signature = signature_of(pay)
+    assert signature.parameters["properties"]["amount"] == {"type": "number"}
+    assert signature.bind({"amount": 0.5}) == ((), {"amount": 0.5})
+    with pytest.raises(ArgumentError, match=r"greater than 0\.25"):
+        signature.bind({"amount": -0.5})
+
+
 def test_pydantic_types_are_converted_by_pydantic():
     def fetch(url: pydantic.HttpUrl) -> pydantic.HttpUrl:
         return url

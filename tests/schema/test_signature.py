@@ -821,7 +821,7 @@ def test_valid_arguments_arrive_as_values_of_their_hint(hint, given, expected):
     prepared = SchemaValidator(signature.parameters).validate({"value": given})
     assert prepared.problems == ()
     arguments = prepared.arguments
-    if not signature.binding.takes_json:
+    if not signature.bind.takes_json:
         _, arguments = signature.bind(arguments)
     assert repr(arguments) == repr({"value": expected})
 

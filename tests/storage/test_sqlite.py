@@ -364,11 +364,6 @@ def test_memory_is_not_a_file_name() -> None:
         SqliteJournal(":memory:")
 
 
-def test_number_is_not_a_path() -> None:
-    with pytest.raises(ConfigError, match="SqliteJournal: path must be the path of a file, got 5"):
-        SqliteJournal(5)  # type: ignore[arg-type]
-
-
 def test_unknown_synchronous_mode_is_rejected(path: Path) -> None:
     with pytest.raises(ConfigError, match="known values: full, normal"):
         SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]

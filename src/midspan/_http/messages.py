@@ -1,6 +1,6 @@
 """HTTP requests, responses and timeouts as values. Their repr shows no header value, no query and no body."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 from midspan.errors import ConfigError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-RawHeaders = Sequence[tuple[bytes, bytes]]
-"""Names and values as the server sent them. Most headers are never looked up, so they are not decoded."""
+_LINE_END = b"\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -35,24 +34,26 @@ class HttpResponse(Struct, frozen=True, gc=False):
     """A response with its whole body."""
 
     status: int
-    raw_headers: RawHeaders
+    head: bytes
+    """The status line and the headers as the server sent them. Most headers are never looked up."""
     body: bytes
 
     def header(self, name: str) -> str | None:
         """Look up a header, ignoring case."""
-        return find_header(self.raw_headers, name)
+        return find_header(self.head, name)
 
     def __repr__(self) -> str:
-        return f"HttpResponse({self.status}, headers={len(self.raw_headers)}, bytes={len(self.body)})"
+        return f"HttpResponse({self.status}, headers={self.head.count(_LINE_END)}, bytes={len(self.body)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # as above
         return [("status", self.status)]
 
 
-def find_header(raw_headers: RawHeaders, name: str) -> str | None:
-    """Look up a header, ignoring case. The values of a repeated header are joined."""
+def find_header(head: bytes, name: str) -> str | None:
+    """Look up a header in the head of a response, ignoring case. The values of a repeated header are joined."""
     key = name.lower().encode()
-    values = [value for raw_name, value in raw_headers if raw_name.lower() == key]
+    fields = (line.partition(b":") for line in head.split(_LINE_END))
+    values = [value.strip(b" \t") for field, _, value in fields if field.lower() == key]
     return b", ".join(values).decode("latin-1") if values else None
 
 

@@ -2,7 +2,8 @@
 
 Above are the pool, which opens and keeps connections, and the transport, whose callers read the responses. Parsing
 never raises: a response that breaks the rules of HTTP gets an `error`, and its reader receives the body up to that
-point first.
+point first. The parser appends each piece of a body to a list, and the head is cut out of the received bytes: a Python
+callback per header and piece would cost more than all the rest.
 
 Creating and cancelling a timer per request costs more than parsing its response. A connection has one timer for all
 its deadlines, which are only recorded; when the timer fires too early, it is set again.
@@ -19,7 +20,7 @@ from typing import Literal, Self
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from midspan._http.body import Decoder
-from midspan._http.messages import HttpResponse, RawHeaders, Timeouts, find_header
+from midspan._http.messages import HttpResponse, Timeouts, find_header
 from midspan.errors import (
     IncompleteResponseError,
     MalformedResponseError,
@@ -36,16 +37,15 @@ _IDLE_SECONDS = 75.0
 """A tool may well run for a minute between two turns."""
 _STALE_SECONDS = 1.0
 """A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
+_MAX_HEADERS = 256
 _MAX_HEAD_BYTES = 2**17
 """Also the limit for trailers and chunk extensions."""
-_MAX_HEADERS = 256
 _MAX_INTERIM_RESPONSES = 100
 """A server that sends `102 Processing` every 20 seconds may do so for half an hour."""
 _HIGH_WATER = 2**18
-"""Unread body bytes above which the connection stops reading."""
+"""Unread bytes above which the connection stops reading."""
 _CODINGS = {"gzip", "deflate", "br", "zstd", "compress", "x-gzip", "x-compress"}
 """Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
-_ENCODING_HEADERS = (b"content-encoding", b"transfer-encoding")
 
 Stage = Literal["connect", "first_byte", "between_bytes", "total"]
 _EXPIRED: dict[Stage, str] = {
@@ -71,10 +71,10 @@ class HttpProtocol(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffered", "_chunks", "_decoder", "_due", "_fields", "_headers", "_idle", "_interim", "_is_head", "_is_lost",
+        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_interim", "_is_head", "_is_lost",
         "_is_read_paused", "_keep_alive", "_loop", "_max_body_bytes", "_on_lost", "_overhead", "_parser",
         "_poll", "_read_buffer", "_received", "_stage", "_status", "_timeouts", "_timer", "_timer_due", "_total_due",
-        "_waiter", "closed", "error", "is_idle", "is_pending", "origin", "transport",
+        "_waiter", "closed", "error", "is_idle", "is_pending", "on_body", "origin", "transport",
     )  # fmt: skip
     # A conversation holds an idle connection while its tools run; as a dict, these would be most of its memory.
 
@@ -98,6 +98,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._max_body_bytes = max_body_bytes
         self._on_lost = on_lost
         self._parser: HttpResponseParser
+        self._chunks: list[bytes] = []
+        self.on_body = self._chunks.append
         self._waiter: asyncio.Future[None] | None = None
         self._poll: select.poll | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -126,8 +128,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._is_head = request.startswith(b"HEAD ")
         self._status = 0
         """0 until the head of the response is complete."""
-        self._headers: RawHeaders = ()
-        self._chunks: list[bytes] = []
+        self._head = b""
         self._decoder: Decoder | None = None
         self._interim = self._buffered = self._received = 0
         self._overhead = 0
@@ -149,11 +150,11 @@ class HttpProtocol(asyncio.BufferedProtocol):
             await self._waiter
         if not whole:
             self._pause_deadline()
-            return HttpResponse(self._status, self._headers, b"")
+            return HttpResponse(self._status, self._head, b"")
         body = self._take()
         if self.is_pending or self.error is not None or self._decoder is not None:
             body += await self.read()
-        response = HttpResponse(self._status, self._headers, body)
+        response = HttpResponse(self._status, self._head, body)
         self.release()
         return response
 
@@ -161,7 +162,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """End the response. Close the connection, unless it can be kept for another one: then it `is_idle`."""
         if self.is_pending:
             self.fail(IncompleteResponseError(f"the response of {self.origin} was closed before its end"))
-        self._headers, self._waiter = (), None  # an idle connection needs little memory
+        self._head, self._waiter = b"", None  # an idle connection needs little memory
+        self._chunks.clear()
         if self._keep_alive and not self.transport.get_write_buffer_size():
             self.is_idle = True
             self._idle.append(self)
@@ -208,8 +210,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Return the decoded body bytes that have arrived."""
         chunks, piece = self._chunks, b""
         if chunks:
-            self._chunks, self._buffered = [], 0
             piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+            self._buffered = 0
             if self._is_read_paused:
                 self._is_read_paused = False
                 self.transport.resume_reading()
@@ -299,18 +302,26 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if not self.is_pending:
             self.transport.abort()  # nobody asked for this
             return
+        data, chunks = self._read_buffer[:nbytes], len(self._chunks)
         self._overhead += nbytes
+        self._buffered += nbytes
+        if not self._status:
+            self._head += data
         try:
-            self._parser.feed_data(self._read_buffer[:nbytes])
+            self._parser.feed_data(data)
         except HttpParserUpgrade:
             self._keep_alive = False  # nobody asked for another protocol
         except HttpParserError as error:
-            self._reject(str(error))
-        if self._overhead > _MAX_HEAD_BYTES:
-            self._reject("its head or trailers are too large")
-        if self._status:
-            self._wake()
-        if self._buffered > _HIGH_WATER and self.is_pending and not self._is_read_paused:
+            self._keep_alive = False
+            if self.is_pending:
+                self.fail(self._malformed(str(error.__context__ or error)))
+        if len(self._chunks) > chunks:
+            self._overhead = 0
+        elif self._overhead > _MAX_HEAD_BYTES and self.is_pending:
+            self.fail(self._malformed("its head or trailers are too large"))
+        if self._status and (waiter := self._waiter) is not None and not waiter.done():
+            waiter.set_result(None)
+        if self._buffered > _HIGH_WATER and self._chunks and self.is_pending and not self._is_read_paused:
             self._is_read_paused = True
             self.transport.pause_reading()
 
@@ -332,7 +343,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Handle the end of the connection; a body without a length may only end with a `clean` one."""
         if not self.is_pending:
             return
-        has_length = any(find_header(self._headers, name) for name in ("content-length", "transfer-encoding"))
+        has_length = any(find_header(self._head, name) for name in ("content-length", "transfer-encoding"))
         if self._status and clean and not has_length:
             self.is_pending = False
             self._wake()
@@ -352,70 +363,48 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _reject(self, reason: str) -> None:
-        self._keep_alive = False
-        if self.is_pending:
-            self.fail(self._malformed(reason))
-
     def _malformed(self, reason: str) -> NetworkError:
         error = IncompleteResponseError if self._status else NetworkError
         return error(f"the response of {self.origin} is not valid HTTP: {reason}")
 
-    # Called by the parser, also for what follows a response that is complete or rejected
+    # Called by the parser, which stops if they raise an error
 
     def on_message_begin(self) -> None:
-        self._fields: list[tuple[bytes, bytes]] = []
         if not self.is_pending:
-            self._keep_alive = False  # the server sent more than the response
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
+            raise HttpParserError("the server sent more than the response")
 
     def on_headers_complete(self) -> None:
-        if not self.is_pending:
-            return
-        headers, self._fields = self._fields, []  # what follows are trailers, which are ignored
+        head, _, rest = self._head.lstrip().partition(b"\r\n\r\n")
         status = self._parser.get_status_code()
         if status < 200 and status != 101:
+            self._head = rest
             self._interim += 1
             if status < 100:
-                self._reject("invalid status code")
-            elif self._interim > _MAX_INTERIM_RESPONSES:
-                self._reject(f"it consists of {self._interim} interim (1xx) responses and no final one")
+                raise HttpParserError("invalid status code")
+            if self._interim > _MAX_INTERIM_RESPONSES:
+                raise HttpParserError(f"it consists of {self._interim} interim (1xx) responses and no final one")
             return
-        reason = None
-        if len(headers) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
-            reason = "its head is too large"
-        else:
-            for name, _ in headers:
-                if 16 <= len(name) <= 17 and name.lower() in _ENCODING_HEADERS:
-                    reason = self._read_encodings(headers)
-                    break
-        if reason is not None:
-            self._reject(reason)
-            return
-        # After the response to HEAD the parser would wait for a body, so nothing tells what follows it.
-        self._keep_alive = self._parser.should_keep_alive() and not self._is_head
-        self._status, self._headers = status, headers
+        if len(head) > 4 * _MAX_HEADERS and (len(head) > _MAX_HEAD_BYTES or head.count(b"\r\n") > _MAX_HEADERS):
+            raise HttpParserError("its head is too large")
+        names = head.lower()
+        if b"\r\ncontent-encoding:" in names or b"\r\ntransfer-encoding:" in names:
+            self._read_encodings(head)
+        self._status, self._head = status, head
         self._overhead = 0
-        self.is_pending = not self._is_head
+        if self._is_head:
+            self.is_pending = False
+            raise HttpParserError("the parser would wait for a body")
+        self._keep_alive = self._parser.should_keep_alive()
 
-    def _read_encodings(self, headers: RawHeaders) -> str | None:
-        """Prepare to decode the body; return why it cannot be decoded, if so."""
-        if (find_header(headers, "transfer-encoding") or "chunked").lower() != "chunked":
-            return "its Transfer-Encoding is not supported"
-        coding = (find_header(headers, "content-encoding") or "").strip().lower()
+    def _read_encodings(self, head: bytes) -> None:
+        """Prepare to decode the body."""
+        if (find_header(head, "transfer-encoding") or "chunked").lower() != "chunked":
+            raise HttpParserError("its Transfer-Encoding is not supported")
+        coding = (find_header(head, "content-encoding") or "").lower()
         if coding in ("gzip", "deflate"):
             self._decoder = Decoder(coding)
         elif not _CODINGS.isdisjoint(coding.replace(" ", "").split(",")):
-            return f"its Content-Encoding is {coding}, which was not asked for"
-        return None
-
-    def on_body(self, data: bytes) -> None:
-        if self.is_pending:
-            self._chunks.append(data)
-            self._buffered += len(data)
-            self._overhead = 0
+            raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
 
     def on_message_complete(self) -> None:
         if self._status:  # otherwise it was an interim response

@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from midspan._http.messages import HttpRequest, HttpResponse, RawHeaders, Timeouts, find_header, origin_of
+from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header, origin_of
 from midspan.errors import ConfigError, IncompleteResponseError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class HttpStream:
     """A response whose body is still arriving: iterate over its pieces, or `read` everything that is left."""
 
     status: int
-    raw_headers: RawHeaders
+    head: bytes
     connection: "HttpProtocol | None" = None
 
     def __init__(self, transport: Transport, request: HttpRequest, timeouts: Timeouts) -> None:
@@ -107,12 +107,12 @@ class HttpStream:
 
     def header(self, name: str) -> str | None:
         """Look up a response header, ignoring case."""
-        return find_header(self.raw_headers, name)
+        return find_header(self.head, name)
 
     async def __aenter__(self) -> Self:
         self._pool = await self._transport.pool()
         response = await self._pool.send(self._request, self._timeouts, self)
-        self.status, self.raw_headers = response.status, response.raw_headers
+        self.status, self.head = response.status, response.head
         return self
 
     def __aiter__(self) -> Self:

@@ -211,7 +211,10 @@ class Agent(Generic[Output]):
         `calls_only`, `prompt_mode`, `on_question` and `cache` replace those of the agent for this run. A string among
         the tools is the name of one of the agent's tools.
         """
-        return await self._begin(prompt, **options).result()
+        pending = self._begin(prompt, **options)
+        run = await pending.start(None)
+        await run.execute()
+        return pending.result(run)
 
     @overload
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -272,27 +275,28 @@ class Agent(Generic[Output]):
         **other: Any,
     ) -> PendingRun:
         """Check the options of a run."""
-        from midspan._loop.prompt import conversation  # as above
-        from midspan._loop.start import PendingRun
+        from midspan._loop.start import PendingRun  # as above
 
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
-        history, earlier_messages = conversation(prompt, messages)
-        run_limits = self._limits if limits is None else Limits.of(limits)
         if self._lacks_model and other.get("model") is None:  # a key may have been set since
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
-        asking = self._on_question if on_question is None else check_on_question(on_question)
-        config = self._with_overrides(other) if other else self._config
+        config, prepared, prepare = self._config, self._prepared, self._prepare
+        if other:
+            config, prepared = self._with_overrides(other), None
+            prepare = partial(_prepare_once, config)
+        elif prepared is not None and not config.tools.is_local:
+            prepared = None  # the tools may have changed
         return PendingRun(
-            id=run_id or new_run_id(),
-            history=history,
-            earlier_messages=earlier_messages,
-            limits=run_limits,
-            prepare=partial(_prepare_once, config) if other else self._prepare,
-            prepared=None if other or not config.tools.is_fixed else self._prepared,
-            context=context,
-            on_question=asking,
-            config=config,
+            run_id or new_run_id(),
+            prompt,
+            messages,
+            self._limits if limits is None else Limits.of(limits),
+            config,
+            prepared,
+            prepare,
+            context,
+            self._on_question if on_question is None else check_on_question(on_question),
         )
 
     async def _prepare(self) -> PreparedRun:

@@ -32,18 +32,21 @@ _KILLED = "the process of the run ended before the run did"
 
 
 class _Outcome(NamedTuple):
-    """How a run ended, without the run itself, which holds the caller's context."""
+    """How a run ended."""
 
     value: "RunResult[Any] | None"
     error: BaseException | None
     size: int
+    run: BackgroundRun | None
+    """The run itself, which holds the caller's context, only if it is not completely in the journal."""
 
     @classmethod
     def of(cls, run: BackgroundRun) -> "_Outcome":
+        unstored = None if run.is_stored else run
         try:
-            return cls(run.result(), None, run.size)
+            return cls(run.result(), None, run.size, unstored)
         except BaseException as error:  # noqa: BLE001 - it is raised again to those who ask
-            return cls(None, error.with_traceback(None), run.size)
+            return cls(None, error.with_traceback(None), run.size, unstored)
 
     def result(self) -> "RunResult[Any]":
         if self.error is not None:
@@ -65,10 +68,8 @@ class BackgroundRuns:
         )
         self._owns_journal = journal is None
         self._running: dict[str, BackgroundRun] = {}
-        self._past: dict[str, BackgroundRun | None] = {}
-        """The last runs that have ended. One that is not completely in the journal is kept for its error."""
         self._ended: dict[str, _Outcome] = {}
-        """The last runs that have ended, the oldest first, for `result`."""
+        """The last runs that have ended, the oldest first."""
         self._ended_bytes = 0
         self._closed = False
 
@@ -228,13 +229,15 @@ class BackgroundRuns:
 
     def _find(self, run_id: str) -> BackgroundRun | None:
         """A run that this process runs, or that is not completely in the journal."""
-        run = self._running.get(run_id) or self._past.get(run_id)
+        run = self._running.get(run_id)
+        if run is None and run_id in self._ended:
+            run = self._ended[run_id].run
         return None if run is None or run.is_stored else run
 
     def _check_unused(self, id: str) -> None:
         check_run(id)
         is_stored = isinstance(self._journal, MemoryJournal) and id in self._journal
-        if id in self._running or id in self._past or is_stored:
+        if id in self._running or id in self._ended or is_stored:
             raise RunExistsError(id)
 
     async def _cancel(self, run: BackgroundRun, message: str | None = None) -> None:
@@ -244,9 +247,6 @@ class BackgroundRuns:
     def _retire(self, run: BackgroundRun) -> None:
         if self._running.pop(run.id, None) is None:
             return
-        self._past[run.id] = None if run.is_stored else run
-        if len(self._past) > MAX_PAST_RUNS:
-            del self._past[next(iter(self._past))]
         self._ended[run.id] = _Outcome.of(run)
         self._ended_bytes += run.size
         while len(self._ended) > MAX_PAST_RUNS or self._ended_bytes > MAX_PAST_BYTES:

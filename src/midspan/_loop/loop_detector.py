@@ -44,24 +44,25 @@ class LoopDetector(Policy):
     new result. A read-only call shows a change if it gives another result than before.
     """
 
+    _seen_count = _counted = 0
+    """How many of the state's tool runs are in `_seen_keys`, and how many of them are counted."""
+    _epoch = 0
+    _has_refused = False
+    """Whether a repeated call was refused since the last change."""
+    repeated: Mapping[int, _Repetition] = {}
+    """The calls of the turn that get a note if they give the same result again, by position."""
+
     def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
         self._max_repeats = max_repeats
         self._specs = specs
         self._seen_keys: set[_Key] = set()
         """The calls of the run so far."""
-        self._seen_count = self._counted = 0
-        """How many of the state's tool runs are in `_seen_keys`, and how many of them are counted."""
         self._known: dict[_Key, _Repetition] = {}
-        self._epoch = 0
-        self._has_refused = False
-        """Whether a repeated call was refused since the last change."""
-        self.repeated: dict[int, _Repetition] = {}
-        """The calls of the turn that get a note if they give the same result again, by position."""
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        self.repeated = {}
         if self._max_repeats is None or not state.tool_runs:
             return {}
+        self.repeated = repeated = {}
         for run in state.tool_runs[self._seen_count :]:
             self._seen_keys.add(_key(run.call))
         self._seen_count = len(state.tool_runs)
@@ -77,7 +78,7 @@ class LoopDetector(Policy):
             if known.count >= self._max_repeats:
                 counts[index] = known.count
             elif known.count >= _NOTE_FROM - 1:
-                self.repeated[index] = known
+                repeated[index] = known
         # The second time, with nothing else to run, the limit is reached: the model is asked for its answer.
         limit = "max_repeats" if self._has_refused and len(counts) == len(calls) else None
         return {index: Refusal(_REPEATED.format(count=count), REPEATED, limit) for index, count in counts.items()}

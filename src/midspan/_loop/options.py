@@ -1,7 +1,6 @@
 """The options of agents and of runs: their types, their validation, and the values that they become."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar
 
 from msgspec import Struct, ValidationError
@@ -75,30 +74,20 @@ class ToolSet:
     """
 
     def __init__(self, tools: Sequence[Any]) -> None:
+        from midspan.tools.wrap import is_local, source_of  # loaded with the first agent
+
         self.as_passed = tuple(tools)
         """The tools as the caller passed them."""
         self.builtins = tuple(builtin for tool in self.as_passed if (builtin := _builtin(tool)) is not None)
-        self._others = [tool for tool in self.as_passed if _builtin(tool) is None]
-        self._source: ToolSource | None = None
-        self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
-        if self._others:
-            self.source  # noqa: B018 - reports a wrong tool now, and not at the first run
-
-    @property
-    def source(self) -> ToolSource:
-        if self._source is None:
-            from midspan.tools.wrap import source_of  # loaded with the first tool
-
-            self._source = source_of(self._others)
-        return self._source
-
-    @cached_property
-    def is_fixed(self) -> bool:
+        self.source = source_of([tool for tool in self.as_passed if _builtin(tool) is None])
+        self.is_local = is_local(self.source)
         """Whether the tools are functions only, which never change."""
-        return is_local(self.source)
+        self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
 
     async def list_tools(self) -> ToolListing:
-        return await _list_source()(self.source)
+        from midspan.tools.wrap import list_source  # as above
+
+        return await list_source(self.source)
 
     def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
         """Return the source whose tools the dialect can express."""
@@ -108,13 +97,6 @@ class ToolSet:
 
             known = self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
         return known[1]
-
-
-@cache  # an import statement costs more each time
-def _list_source() -> "Callable[[ToolSource], Awaitable[ToolListing]]":
-    from midspan.tools.wrap import list_source  # as above
-
-    return list_source
 
 
 class RunConfig(Struct, frozen=True, eq=False):
@@ -134,12 +116,6 @@ class RunConfig(Struct, frozen=True, eq=False):
     cache: CachePolicy | None = None
     raise_tool_errors: bool = False
     """Whether the exception of a tool ends the run."""
-
-
-def is_local(source: ToolSource) -> bool:
-    from midspan.tools import wrap  # loaded with the first tool
-
-    return wrap.is_local(source)
 
 
 def _builtin(tool: Any) -> BuiltinTool | None:

@@ -1,7 +1,7 @@
 """Policies: the rules of a run, and how what they say is merged.
 
-The run asks, decides and acts; it has no rules of its own. Each rule is a policy, and the limits are asked last. What
-they remember is derived from the RunState, so a run that is restored from its events continues under the same rules.
+Each rule is a policy, and the limits are asked last. What they remember is derived from the RunState, so a run that is
+restored from its events continues under the same rules.
 """
 
 from collections import Counter
@@ -23,12 +23,10 @@ LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking 
 
 
 class Changes(Struct, frozen=True, gc=False):
-    """What the policies change about the next request."""
+    """What the limits change about the next request."""
 
     answer_only: bool = False
     """The model may only answer. The tools stay declared, because the history refers to them."""
-    forces_call: bool = False
-    """The caller's tool choice applies as long as no call was run: the model has to make one."""
     limit: str | None = None
     """The limit that was reached, if that is why the model may only answer."""
     budget: Budget = Budget()
@@ -62,29 +60,24 @@ Calls = Sequence[tuple[int, ToolCall]]
 """Calls with their positions in the turn."""
 Refusals = dict[int, Refusal]
 """By the position of the call in the turn."""
+
+
 NO_CHANGES = Changes()
 
 
 class Decision(Struct, frozen=True, gc=False):
     """What happens after a turn: ask again, run the calls that are not refused, or end the run."""
 
-    calls: Calls = ()
+    calls: Calls
     """The calls of the turn that have no result yet."""
-    refusals: Refusals = {}
-    retry: Retry | None = None
-    request: Changes = NO_CHANGES
-    """What the policies change about the next request, if there is one."""
+    refusals: Refusals
+    retry: Retry | None
+    request: Changes
+    """What the limits change about the next request, if there is one."""
 
 
 class Policy(Protocol):
-    """One rule of a run. Inherit from it to implement only some of the methods."""
-
-    may_force_call: bool = False
-    """Whether `forces_call` is called."""
-
-    def forces_call(self, state: RunState) -> bool:  # noqa: ARG002 - the default
-        """Whether the next request requires a call. The calls of the turn may not have run yet."""
-        return False
+    """One rule of a run. Inherit from it to implement only one of the methods."""
 
     def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:  # noqa: ARG002 - the default
         """Accept a response (None), ask again, or raise to end the run. The state already includes the response."""
@@ -95,50 +88,38 @@ class Policy(Protocol):
         return {}
 
 
-class Policies:
-    """All policies of a run, in the order of their precedence. The limits come last."""
+def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, response: ModelResponse) -> Decision:
+    """Judge the response and its calls, by the policies in their order and then by the limits.
 
-    def __init__(self, policies: Sequence[Policy], limits: "LimitTracker") -> None:
-        self._policies = policies
-        self._forcing = [policy for policy in policies if policy.may_force_call]
-        self._limits = limits
-
-    def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
-        """Return the changes to the next request. A model that may only answer is not forced to make a call."""
-        limits = self._limits
-        if limits.is_unlimited and not refusals and state.limit is None and not self._forcing:
-            return NO_CHANGES
-        changes = limits.request(state, refusals)
-        if not changes.answer_only and any(policy.forces_call(state) for policy in self._forcing):
-            return replace(changes, forces_call=True)
-        return changes
-
-    def decide(self, state: RunState, response: ModelResponse) -> Decision:
-        """Judge the response and its calls, in one step. Raises if the run has to stop."""
-        limits, calls = self._limits, state.calls
-        is_late = limits.deadline is not None and limits.out_of_time() is not None
-        retry: Retry | None = None
-        # A complete response with calls is judged by its calls, which `refuse` does.
-        if not is_late and state.turn and not (calls and response.finish_reason is FinishReason.END):
-            for policy in self._policies:
-                retry = policy.after_response(state, response)
-                if retry is not None:
-                    break
-        unanswered: Calls = state.unanswered if calls else ()
-        refusals: Refusals = {}
-        allowed = unanswered
-        for policy in self._policies if calls else ():
+    Raises if the run has to stop.
+    """
+    calls = state.calls
+    is_late = limits.deadline is not None and limits.out_of_time() is not None
+    retry: Retry | None = None
+    # A complete response with calls is judged by its calls, which `refuse` does.
+    if not is_late and state.turn and not (calls and response.finish_reason is FinishReason.END):
+        for policy in policies:
+            retry = policy.after_response(state, response)
+            if retry is not None:
+                break
+    unanswered: Calls = state.unanswered if calls else ()
+    refusals: Refusals = {}
+    allowed = unanswered
+    if calls:
+        for policy in policies:
             refused = policy.refuse(state, allowed)
             if refused:
                 refusals |= refused
                 allowed = [item for item in allowed if item[0] not in refused]
         if refusals and not allowed and not is_late:
             _check_progress(state, refusals.values())
-        if not limits.is_unlimited and (calls or retry is not None or is_late):
-            refusals |= limits.check(state, allowed)
-        if limits.ended_with_message:
-            retry = None
-        return Decision(unanswered, refusals, retry, self.request(state, refusals))
+    if limits.is_unlimited and not refusals and state.limit is None:
+        return Decision(unanswered, refusals, retry, NO_CHANGES)
+    if calls or retry is not None or is_late:
+        refusals |= limits.check(state, allowed)
+    if limits.ended_with_message:
+        retry = None
+    return Decision(unanswered, refusals, retry, limits.request(state, refusals))
 
 
 def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
@@ -160,17 +141,13 @@ _NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and n
 
 
 class ToolChoicePolicy(Policy):
-    """Forces a call until one was run, and refuses calls that the tool choice of their request does not allow.
+    """Refuses calls that the tool choice of their request does not allow.
 
     Calls of tools that need the approval of a person are refused too: a run has nobody to ask.
     """
 
-    def __init__(self, specs: Sequence[ToolSpec], *, forces_call: bool) -> None:
-        self.may_force_call = forces_call
+    def __init__(self, specs: Sequence[ToolSpec]) -> None:
         self._need_approval = frozenset(spec.name for spec in specs if spec.needs_approval)
-
-    def forces_call(self, state: RunState) -> bool:
-        return not state.has_run_call and state.turn <= MAX_FAILED_TURNS
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         choice = _choice(state) if state.tools_withdrawn else state.tool_choice
@@ -299,7 +276,7 @@ class LimitTracker:
     """The limit that the run reached, if it continues or ends with a message."""
 
     def __init__(
-        self, limits: Limits, *, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
+        self, limits: Limits, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
     ) -> None:
         self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
         """When the time is over, as a value of `time.monotonic()`."""
@@ -309,20 +286,20 @@ class LimitTracker:
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
-        self._counts_requests = limits.max_turns is not None or limits.max_tokens is not None
-        self.is_unlimited = self.deadline is None and not self._counts_calls and not self._counts_requests
+        counts_requests = limits.max_turns is not None or limits.max_tokens is not None
+        self.is_unlimited = self.deadline is None and not self._counts_calls and not counts_requests
 
     def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
         """Return the budget of the next request. After a limit, the model is only asked for its answer."""
         limit = state.limit
-        if refusals and limit is None:
+        if limit is None and refusals:
             limit = next((refusal.limit for refusal in refusals.values() if refusal.limit is not None), None)
-        if limit is None and not self._counts_requests:
-            return NO_CHANGES
         if limit is None and (error := self._of_requests(state)) is not None:
             limit = error.limit
         if limit is not None:
             return Changes(answer_only=True, limit=limit)
+        if self.is_unlimited:
+            return NO_CHANGES
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
         return Changes(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.options import RunConfig, ToolSet, is_local
+from midspan._loop.options import RunConfig, ToolSet
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import RunState
@@ -68,7 +68,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started=started, uncounted=self.uncounted, finals=self.finals)
+        return LimitTracker(limits, started, self.uncounted, self.finals)
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:
@@ -106,22 +106,20 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
         answers_in_text=output is None and not run.calls_only,
-        in_task=not is_local(run.tools.source),
+        in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
-        policies=_policies(run, declared, output, forces_call=is_forced),
+        policies=_policies(run, declared, output),
     )
 
 
-def _policies(
-    run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, forces_call: bool
-) -> tuple[Policy, ...]:
+def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"]) -> tuple[Policy, ...]:
     """Return the policies by precedence.
 
     The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
     """
-    first = ToolChoicePolicy(declared, forces_call=forces_call), ResponsePolicy(calls_only=run.calls_only)
+    first = ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only)
     return first if output is None else (*first, OutputPolicy(output))
 
 
@@ -136,7 +134,7 @@ async def _declare(
         return tools.source, listing.tools, {}
     source = tools.adapted(profile.schema)
     declared = source.update(listing).tools
-    if source.keeps_names and is_local(tools.source):
+    if source.keeps_names and tools.is_local:
         return tools.source, declared, {}
     pairs = zip(listing.tools, declared, strict=True)
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}

@@ -20,6 +20,7 @@ Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[s
 """A text, an image or file (as a Blob, or its Path), several of them, or a whole message."""
 Messages = History | Iterable[Message]
 
+_STRINGS = (str, bytes)
 _PARTS = (Text, Blob, ToolResult, Opaque, Thought)
 _NOT_RUN = "was not run: the conversation continued without it"
 _OMITTED = "(Earlier messages are omitted.)"
@@ -72,8 +73,8 @@ def to_message(prompt: Any) -> Message:
         if prompt.role != "user":
             raise ConfigError("a prompt must be a message of the user; pass messages of the model as messages=")
         return prompt
-    is_single = isinstance(prompt, str | bytes) or not isinstance(prompt, Sequence)
-    parts = tuple([_part(item) for item in ([prompt] if is_single else prompt)])
+    is_single = isinstance(prompt, _STRINGS) or not isinstance(prompt, Sequence)
+    parts = (_part(prompt),) if is_single else tuple(map(_part, prompt))
     for part in parts:
         if type(part) is not Text or part.text.strip():
             return Message("user", parts)

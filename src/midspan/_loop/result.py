@@ -87,7 +87,7 @@ def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
         turns=state.turn,
         run_id=run.id,
         finish_reason=run.response.finish_reason,
-        citations=tuple(dict.fromkeys(state.citations)),
+        citations=tuple(dict.fromkeys(state.citations)) if state.citations else (),
         response=run.response,
         limit=end.limit,
     )

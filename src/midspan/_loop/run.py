@@ -6,12 +6,12 @@ run. The rules of a run are policies. This module does not know how a model is r
 
 import logging
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Policies, Refusals
+from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Refusals, decide
 from midspan._loop.prepare import PreparedRun
 from midspan._loop.turn import (
     NO_RESPONSE,
@@ -23,7 +23,6 @@ from midspan._loop.turn import (
     generate_in_time,
     plan_calls,
 )
-from midspan._types.context import OnQuestion
 from midspan._types.events import (
     RunEnd,
     RunEvent,
@@ -36,10 +35,13 @@ from midspan._types.events import (
     TurnStart,
 )
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
-from midspan._types.messages import History, Message
-from midspan._types.parts import ToolCall, ToolResult
-from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
+from midspan._types.messages import Message
+from midspan._types.parts import ToolResult
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
 from midspan.errors import MidspanError
+
+if TYPE_CHECKING:
+    from midspan._loop.start import PendingRun
 
 _log = logging.getLogger("midspan._loop")
 
@@ -47,36 +49,38 @@ _log = logging.getLogger("midspan._loop")
 class Run:
     """One run. `state` is its state at any moment and however it ends."""
 
+    response: ModelResponse = NO_RESPONSE
+    """The last response of the model."""
+    end: RunEnd | None = None
+    """The last event, if the run has ended."""
+
     def __init__(
-        self, id: str, prepared: PreparedRun, history: History, limits: LimitTracker, *,
-        listener: Listener | None = None, context: Any = None, on_question: OnQuestion | None = None,
-    ) -> None:  # fmt: skip
+        self, pending: "PendingRun", prepared: PreparedRun, limits: LimitTracker, listener: Listener | None
+    ) -> None:
         """Without a `listener` nobody reads the events, and each response is requested as a whole."""
-        self.id, self.prepared, self.limits, self.listener = id, prepared, limits, listener
-        self.state = RunState.of(history)
-        self.response: ModelResponse = NO_RESPONSE
-        """The last response of the model."""
-        self.end: RunEnd | None = None
-        """The last event, if the run has ended."""
-        self.calls = CallRunner(self, context, on_question)
+        self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
+        self.state = RunState.of(pending.history)
+        self.calls = CallRunner(self, pending.context, pending.on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
-        self._policies = Policies((*prepared.policies, self._loops), limits)
-        self._changes = self._policies.request(self.state)
-        """What the policies change about the next request."""
+        self._policies = (*prepared.policies, self._loops)
+        self._changes = limits.request(self.state)  # to the next request
         self._logs = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
         """Ask, decide, act, repeat. At the end every call has a result, and an error has the transcript."""
         try:
-            await self._begin()
+            if self._logs or self.listener is not None:
+                await self._begin()
             while True:
                 if not self.state.calls:
                     await self._ask()
-                decision = self._policies.decide(self.state, self.response)
+                decision = decide(self._policies, self.limits, self.state, self.response)
                 self._changes = decision.request
                 if (retry := decision.retry) is not None:
                     message = None if retry.text is None else Message.user(retry.text)
-                    await self._apply(TurnRetry(self.state.turn, retry.reason, message))
+                    event = TurnRetry(self.state.turn, retry.reason, message)
+                    self.state = self.state.after_retry(event)
+                    await self._emit(event)
                 elif not self.state.calls or self.limits.ended_with_message:
                     break
                 else:
@@ -97,10 +101,9 @@ class Run:
         if self._logs:
             self._debug("System Prompt", self.prepared.config.system)
             self._debug("Prompt", self.state.history)
-        if self.listener is not None:
-            await self.listener.emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
-            for source in self.prepared.listing.unavailable:
-                await self.listener.emit(SourceUnavailable(source.name, source.message))
+        await self._emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
+        for source in self.prepared.listing.unavailable:
+            await self._emit(SourceUnavailable(source.name, source.message))
 
     def _debug(self, what: str, value: object) -> None:
         _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
@@ -132,28 +135,27 @@ class Run:
         self.response = response
         if self._logs:
             self._debug("Response", response.message.parts)
-        reason, usage, citations = response.finish_reason, response.usage, response.citations
-        end = TurnEnd(start.turn, response.message, reason, usage, citations, response.requests)
+        message, reason, usage = response.message, response.finish_reason, response.usage
+        end = TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
         self.state = self.state.after_response(end)
         if listener is not None:
             await listener.emit(end)
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
-        """Return the next request as the policies want it."""
-        prepared, changes = self.prepared, self._changes
+        """Return the next request. A call is forced until one was run, unless the model may only answer."""
+        prepared, changes, state = self.prepared, self._changes, self.state
         config = prepared.config
         if changes.answer_only:
             config = prepared.answer_config
-        elif changes.forces_call and not self.state.has_run_call:
+        elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
             config = prepared.forced_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
+        start = TurnStart(state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
         on_retry = None if self.listener is None else self.calls.report_retry
-        return start, ModelRequest(config, self.state.history, changes.budget, on_retry)
+        return start, ModelRequest(config, state.history, changes.budget, on_retry)
 
-    async def _apply(self, event: RunEvent) -> None:
-        self.state = self.state.after(event)
+    async def _emit(self, event: RunEvent) -> None:
         if self.listener is not None:
             await self.listener.emit(event)
 
@@ -163,53 +165,50 @@ class Run:
             self._debug("Tool Calls", self.state.calls)
         for index, call in calls:
             if call.name not in self.prepared.specs:
-                self._warn_of_unknown_tool(call)
+                service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
+                _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
             if self.listener is not None:
                 may_write = index not in refusals and call.name not in self.prepared.read_only
                 await self.listener.emit(ToolStart(self.state.turn, call, index, may_write, index != calls[-1][0]))
             if index in refusals:
-                await self._end_call(refusals[index].result(call), 0.0, index)
+                await self._emit(self._end_call(index, refusals[index].result(call), 0.0))
         if refusals:
             calls = self.state.unanswered
         if len(calls) == 1 and self.limits.deadline is None:
-            [(index, call)] = calls
+            index, call = calls[0]
             result, seconds = await self.calls.run_single(call, index)
-            await self._end_call(result, seconds, index)
+            end = self._end_call(index, result, seconds)
+            if self.listener is not None:
+                await self.listener.emit(end)
         elif calls:
             async with aclosing(self.calls.run(plan_calls(calls))) as results:
                 async for index, result, seconds in results:
-                    await self._end_call(result, seconds, index)
+                    await self._emit(self._end_call(index, result, seconds))
 
-    def _warn_of_unknown_tool(self, call: ToolCall) -> None:
-        service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
-        _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
-
-    async def _end_call(self, result: ToolResult, seconds: float, index: int) -> None:
+    def _end_call(self, index: int, result: ToolResult, seconds: float) -> ToolEnd:
         if self._logs:
             self._debug("Tool Result", result)
         if self._loops.repeated:
             result = self._loops.with_note(index, result)
         end = ToolEnd(self.state.turn, result, seconds, index)
         self.state = self.state.after_call(end)
-        if self.listener is not None:
-            await self.listener.emit(end)
+        return end
 
     def _has_ended(self) -> bool:
         """Whether a tool or a limit has ended the run. Raises the exception of a tool (`raise_tool_errors`)."""
+        limits = self.limits
         if self.calls.tool_error is not None:
             raise self.calls.tool_error
         if self.state.final_result is not None:
             return True
-        limits = self.limits
         return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
 
     async def _finish(self) -> None:
         """End the run, after a result for each call that will not run."""
         for index, call in self.state.unanswered:
-            if self.listener is not None:
-                await self.listener.emit(ToolStart(self.state.turn, call, index, may_write=False))
+            await self._emit(ToolStart(self.state.turn, call, index, may_write=False))
             result = call.error_result(f"{call.name} {CALL_NOT_RUN}")
-            await self._apply(ToolEnd(self.state.turn, result, 0.0, index))
+            await self._emit(self._end_call(index, result, 0.0))
         state, final = self.state, self.state.final_result
         text = state.partial_text + self.response.message.text
         if self.limits.ended_with_message:
@@ -217,4 +216,5 @@ class Run:
         elif final is not None:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
         self.end = RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state))
-        await self._apply(self.end)
+        self.state = state.after_end(self.end)
+        await self._emit(self.end)

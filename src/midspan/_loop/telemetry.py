@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
+    from midspan._loop.start import PendingRun
+
 _PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
 """The names that the conventions have for services, where they are not the name in small letters."""
 _DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -110,9 +112,10 @@ _METRIC_LABELS = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.reque
 class TracedRun(Run):
     """A run that records its spans."""
 
-    def __init__(self, telemetry: Telemetry, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._telemetry = telemetry
+    def __init__(self, pending: "PendingRun", *arguments: Any) -> None:
+        super().__init__(pending, *arguments)
+        assert pending.config.telemetry is not None, "other runs are not traced"
+        self._telemetry = pending.config.telemetry
         self._provider, self._source = self.prepared.provider, self.prepared.source
 
     async def execute(self) -> None:

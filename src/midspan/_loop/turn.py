@@ -218,16 +218,19 @@ def _identity(call: ToolCall) -> Any:
 class CallRunner:
     """Runs the calls of a run, and is what their contexts talk to; see `RunHost`."""
 
+    tool_error: Exception | None = None
+    """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
+
     def __init__(self, run: "Run", user_context: Any, on_question: OnQuestion | None) -> None:
-        self._run = run
-        self._listener = run.listener
+        self._run, self._listener = run, run.listener
         self._user_context = user_context
         self._on_question = on_question
         self._task = _current_task()
-        self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
-        self.tool_error: Exception | None = None
-        """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._task.get_loop()
 
     def run_single(self, call: ToolCall, index: int) -> Awaitable[tuple[ToolResult, float]]:
         """Run the only call of a turn, and return its result and its duration."""

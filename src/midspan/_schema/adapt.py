@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import TIGHTER, MergedSchema, Merger, all_of, common_types
+from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import quoted
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
@@ -14,6 +14,7 @@ from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_
 Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
+_MAX_NODES = 6_000
 _UNROLLED = (2, 1, 0)
 _ARRAY_DEPTH = 3
 _NODES_OF_ANYTHING = 20
@@ -46,9 +47,9 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     properties = (name for node in nodes for name in (*node.properties, *node.schema.get("required", ())))
     names = valid_names(properties, dialect.properties)
     for max_unrolled in _UNROLLED:
-        adapter = _Adapter(dialect, Merger(max_unrolled=max_unrolled), names)
+        adapter = _Adapter(dialect, names, max_unrolled=max_unrolled)
         result = adapter.document(tree.root, arguments=arguments)
-        if not adapter.merger.is_exhausted:
+        if not adapter.is_exhausted:
             break
     if dialect.strict and not adapter.is_strict:
         return adapt_schema(schema, replace(dialect, **_NOT_STRICT), arguments=arguments)
@@ -58,26 +59,33 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
 
 
 class _Adapter:
-    def __init__(self, dialect: SchemaDialect, merger: Merger, names: dict[str, str]) -> None:
-        self.merger = merger
+    """Adapts one document. When the result has too many nodes, the rest of it accepts any value."""
+
+    def __init__(self, dialect: SchemaDialect, names: dict[str, str], *, max_unrolled: int) -> None:
         self.is_strict = True
         """Whether all objects are closed and all values have a type."""
+        self._max_unrolled = max_unrolled
+        self._nodes = 0
         self._dialect = dialect
         self._names = names
         self._definitions: dict[str, SchemaNode] = {}
         """The targets of references that are kept, by their names in `$defs`."""
 
+    @property
+    def is_exhausted(self) -> bool:
+        return self._nodes > _MAX_NODES
+
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self.parameters(root) if arguments else self._inlined(root, (), 0)
+        result = self._parameters(root) if arguments else self._inlined(root, (), 0)
         definitions = {}
         while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
             for name, node in missing:
                 definitions[name] = self.schema(node, (), 1)
         return {**result, "$defs": definitions} if definitions else result
 
-    def parameters(self, root: SchemaNode) -> Schema:
+    def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, whatever alternatives the schema has for it."""
-        merged = self._merged(root, ())
+        merged = self._merged(root, ()) or MergedSchema()
         self._merge_variants(merged)
         merged.types, merged.enum = frozenset({"object"}), None
         return self._emit(merged, 0)
@@ -90,11 +98,14 @@ class _Adapter:
         return self._inlined(node, ref_stack, depth)
 
     def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
-        return self._emit(self._merged(node, ref_stack), depth)
-
-    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema:
         # A schema that no value fits is widened to any value.
-        return self.merger.merge_all_of(node, ref_stack) or MergedSchema()
+        return self._emit(self._merged(node, ref_stack) or MergedSchema(), depth)
+
+    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
+        self._nodes += len(node.conjuncts)
+        if self.is_exhausted:
+            return MergedSchema(ref_stack=ref_stack)
+        return merge_conjuncts(node, ref_stack, max_unrolled=self._max_unrolled)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
         name = next((name for name, known in self._definitions.items() if known is target), None)
@@ -123,7 +134,7 @@ class _Adapter:
                 _merge_objects(merged, objects)
 
     def _merged_union(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[MergedSchema]:
-        variants = (self.merger.merge_all_of(variant, ref_stack) for variant in union)
+        variants = (self._merged(variant, ref_stack) for variant in union)
         return [variant for variant in variants if variant is not None]
 
     def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
@@ -222,7 +233,7 @@ class _Adapter:
             declared.setdefault(name, merged.additional)
         properties = {}
         for name, prop in declared.items():
-            if self.merger.is_exhausted and name not in merged.required:
+            if self.is_exhausted and name not in merged.required:
                 merged.additional = ANYTHING
             elif prop.always is not False or name not in merged.properties:
                 properties[self._names[name]] = self.schema(prop, merged.ref_stack, depth + 1)
@@ -290,7 +301,7 @@ class _Adapter:
     def _anything(self) -> Schema:
         """Return the schema of any value, and count the nodes of the union that it may be."""
         self.is_strict = False
-        self.merger.spend(1 if self._dialect.untyped else _NODES_OF_ANYTHING)
+        self._nodes += 1 if self._dialect.untyped else _NODES_OF_ANYTHING
         return self._any_value(_ARRAY_DEPTH)
 
     def _any_value(self, array_depth: int) -> Schema:

@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from midspan._schema.coercion import Coercer, DefaultsPlan
-from midspan._schema.compiled import CompiledSchema
-from midspan._schema.problems import Problem, Steps, describe, format_errors, quoted
-from midspan._schema.tree import measure
+from midspan._schema.coercion import Coercer
+from midspan._schema.compiled import MAX_VALUE_DEPTH, CompiledSchema
+from midspan._schema.problems import Problem, Steps, format_path
+from midspan._schema.tree import SchemaNode, measure
 
 __all__ = ["Problem", "SchemaValidator", "ValidatedArguments"]
 
-_MAX_WORK = 50_000
-"""Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
+_MAX_DEFAULT_VALUES = 1_000
 
 
 class ValidatedArguments(Struct, frozen=True):
@@ -28,7 +28,7 @@ class ValidatedArguments(Struct, frozen=True):
 class SchemaValidator:
     """A schema compiled once, for any number of values. Errors call it "invalid `label` schema"."""
 
-    __slots__ = ("_compiled", "_plan", "accepts", "fast_path")
+    __slots__ = ("_compiled", "_plan", "accepts", "fast_path", "problems")
 
     def __init__(
         self,
@@ -39,15 +39,18 @@ class SchemaValidator:
         remotes: Mapping[str, Any] | None = None,
     ) -> None:
         self._compiled = CompiledSchema(schema, label=label, formats=formats, remotes=remotes)
-        self._plan = DefaultsPlan(self._compiled)
+        self._plan = _DefaultsPlan(self._compiled)
         self.fast_path = _fast_path(self._compiled, self._plan)
         """Returns the arguments as the tool gets them if defaults are all that they lack; else None.
 
         This is the way of most calls, and costs little more than validation.
         """
-        is_simple = not _needs_depth_check(self._compiled)
-        self.accepts: Callable[[Any], bool] = self._compiled.validator.is_valid if is_simple else self._is_valid
+        self.problems = self._compiled.problems
+        """Returns what is wrong with a value as it is: nothing filled in, nothing coerced."""
+        self.accepts: Callable[[Any], bool] = self._compiled.validator.is_valid
         """Returns whether a JSON value is valid as it is, at the price of validation alone."""
+        if self._compiled.cost.needs_depth_check:
+            self.accepts = lambda value: not self.problems(value)
 
     def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Fill in defaults, coerce values that do not fit, and report the rest. The given dict is not changed."""
@@ -63,21 +66,14 @@ class SchemaValidator:
             del filled[1]
         attempts = []
         for attempt in (*filled, *map(self._coerced, filled)):
-            attempts.append(msgspec.structs.replace(attempt, problems=self.problems(attempt.arguments)))
+            attempts.append(replace(attempt, problems=self.problems(attempt.arguments)))
             if not attempts[-1].problems:
                 return attempts[-1]
         return min(attempts[len(filled) :], key=lambda attempt: len(attempt.problems))
 
-    def problems(self, value: Any) -> tuple[Problem, ...]:
-        """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
-        return _problems(value, self._compiled)
-
-    def _is_valid(self, value: Any) -> bool:
-        return not self.problems(value)
-
     def _filled(self, arguments: dict[str, Any], *, defaults: bool) -> ValidatedArguments:
         changes: list[str] = []
-        filled = self._plan.apply_defaults(arguments, self._compiled.root, (), changes, defaults=defaults)
+        filled = self._plan.apply(arguments, self._compiled.root, (), changes, defaults=defaults)
         return ValidatedArguments(filled, tuple(changes))
 
     def _coerced(self, filled: ValidatedArguments) -> ValidatedArguments:
@@ -92,70 +88,122 @@ class SchemaValidator:
         return ValidatedArguments(again.arguments, (*filled.changes, *coercer.changes, *again.changes))
 
 
-def _problems(value: Any, compiled: CompiledSchema) -> tuple[Problem, ...]:
-    cost = compiled.cost
-    size, depth = measure(value, cost.max_value_depth)
-    if depth > cost.max_value_depth:
-        return (Problem((), f"is nested more than {cost.max_value_depth} levels deep, or too large"),)
-    try:
-        if compiled.validator.is_valid(value):
-            return ()
-        if cost.estimate(size, depth) <= _MAX_WORK:
-            return tuple(format_errors(compiled.validator.iter_errors(value), compiled.tree))
-        return (_first_problem(value, compiled),)
-    except ValueError as error:
-        return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
+class _DefaultsPlan:
+    """What to fill in, and at which nodes of a schema there is anything to do, so that a call pays only for those."""
+
+    def __init__(self, compiled: CompiledSchema) -> None:
+        self._compiled = compiled
+        self._defaults = {id(node): self._usable_defaults(node) for node in compiled.tree.nodes}
+        self._active = self._active_nodes()
+        for node in compiled.tree.nodes:
+            for name, default in self._defaults[id(node)].items():
+                self._defaults[id(node)][name] = self._filled_default(default, node.properties[name])
+
+    def is_active(self, node: SchemaNode) -> bool:
+        """Return whether there may be something to do in values of this node."""
+        return id(node) in self._active
+
+    def defaults(self, node: SchemaNode) -> dict[str, Any]:
+        """Return the defaults of the properties of an object."""
+        found: dict[str, Any] = {}
+        for schema in node.applying:
+            found = {**self._defaults.get(id(schema), {}), **found}
+        return found
+
+    def apply(self, value: Any, node: SchemaNode, steps: Steps, changes: list[str], *, defaults: bool = True) -> Any:
+        """Return the value with everything filled in; the same object if there was nothing to do."""
+        if not self.is_active(node):
+            return value
+        changed: dict[Any, Any] = {}
+        if type(value) is dict:
+            # Copies, because the tool may change what it gets. They are filled in already: a default that needs itself
+            # as a default would never end here.
+            missing = self.defaults(node) if defaults else {}
+            changed = {name: msgspec.to_builtins(item) for name, item in missing.items() if name not in value}
+            keys: Any = value
+        elif type(value) is list:
+            keys = self._indexes(value, node)
+        elif type(value) is float and node.is_integer and value.is_integer():
+            changes.append(f"{format_path(steps)}: {value} → {int(value)}")
+            return int(value)
+        else:
+            return value
+        for step in keys:
+            item = value[step]
+            for schema in node.applying:
+                item = self.apply(item, schema.part(step), (*steps, step), changes, defaults=defaults)
+            if item is not value[step]:
+                changed[step] = item
+        filled = _replaced(value, changed) if changed else value
+        for variants in (schema.not_null_variants for schema in node.applying):
+            fitting = (variant for variant in variants if self._compiled.fits(filled, variant))
+            if len(variants) > 1 and (chosen := next(fitting, None)) is not None:
+                return self.apply(filled, chosen, steps, changes, defaults=defaults)
+        return filled
+
+    def _indexes(self, value: list[Any], node: SchemaNode) -> range:
+        """Return the indexes of items with something to do: none in an array of integers, as most are."""
+        items = [item for schema in node.applying for item in (*schema.prefix, schema.items) if self.is_active(item)]
+        is_numeric = not any(item.types & {"object", "array"} for item in items)
+        return range(0 if is_numeric and float not in map(type, value) else len(value))
+
+    def _usable_defaults(self, node: SchemaNode) -> dict[str, Any]:
+        """Return the defaults of properties. One that its own schema forbids (null, mostly) means "may be left out"."""
+        props = [(name, prop) for name, prop in node.properties.items() if "default" in prop.schema]
+        defaults = {name: prop.schema["default"] for name, prop in props}
+        return {name: defaults[name] for name, prop in props if self._compiled.fits(defaults[name], prop)}
+
+    def _filled_default(self, default: Any, prop: SchemaNode) -> Any:
+        """Return a default with the defaults inside it."""
+        filled = self.apply(default, prop, (), [])
+        is_small = measure(filled, MAX_VALUE_DEPTH)[0] <= _MAX_DEFAULT_VALUES
+        return filled if is_small and self._compiled.fits(filled, prop) else default
+
+    def _active_nodes(self) -> set[int]:
+        nodes = self._compiled.tree.nodes
+        active = {id(node) for node in nodes if self._defaults[id(node)] or node.is_integer}
+        size = -1
+        while active and size < len(active):
+            size = len(active)
+            for node in reversed(nodes):  # from the inside out, so that once is nearly always enough
+                if any(id(inner) in active for inner, _ in node.dependencies):
+                    active.add(id(node))
+        return active
 
 
-def _first_problem(value: Any, compiled: CompiledSchema) -> Problem:
-    """Return the innermost part that does not fit, as far as no union hides which variant was meant."""
-    node = compiled.root
-    steps: Steps = ()
-    while True:
-        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
-        wrong = next((part for part in parts if not compiled.fits(value[part[0]], part[1])), None)
-        if wrong is None:
-            return Problem(steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}")
-        steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
+def _replaced(value: Any, changed: dict[Any, Any]) -> Any:
+    if isinstance(value, dict):
+        return {**value, **changed}
+    return [changed.get(index, item) for index, item in enumerate(value)]
 
 
-def _needs_depth_check(compiled: CompiledSchema) -> bool:
-    """Return whether validating a value may go deeper into it than the schema itself is deep."""
-    return compiled.cost.is_recursive or compiled.cost.compares
-
-
-def _fast_path(compiled: CompiledSchema, plan: DefaultsPlan) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+def _fast_path(compiled: CompiledSchema, plan: _DefaultsPlan) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
     """Return the check for calls that are valid as they are; a closure, because looking up attributes costs as much."""
     is_valid = compiled.validator.is_valid
     schemas = compiled.root.applying
     others = [node for schema in schemas for keyword, node in schema.children if keyword not in ("properties", "$defs")]
-    if _needs_depth_check(compiled) or any(map(plan.is_active, others)):
+    if compiled.cost.needs_depth_check or any(map(plan.is_active, others)):
         return lambda _arguments: None
     defaults = plan.defaults(compiled.root)
     # The function may change a default that is a container, so each call gets its own copy.
     containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
     properties = [item for schema in schemas for item in schema.properties.items() if plan.is_active(item[1])]
-    nested = tuple((name, node) for name, node in properties if node.types & {"object", "array"})
-    integers = tuple(name for name, node in properties if not node.types & {"object", "array"})
-    has_containers = bool(containers or nested)
 
     def fast_path(arguments: dict[str, Any]) -> dict[str, Any] | None:
         try:
             filled = defaults | arguments if defaults else arguments
-            for name in integers:
-                if type(filled.get(name)) is float:
+            for name in containers:
+                if name not in arguments:
+                    filled[name] = msgspec.to_builtins(containers[name])
+            for name, node in properties:
+                value = filled.get(name)
+                if type(value) in _MAY_CHANGE and plan.apply(value, node, (), []) is not value:
                     return None
-            if has_containers:
-                for name in containers:
-                    if name not in arguments:
-                        filled[name] = msgspec.to_builtins(containers[name])
-                for name, node in nested:
-                    value = filled.get(name)
-                    if plan.apply_defaults(value, node, (), []) is not value:
-                        return None
             return filled if is_valid(filled) else None
         except (ValueError, TypeError, AttributeError, RecursionError):
             return None  # not an object, or something in it that is not JSON: `validate` reports it
 
     return fast_path
+
+
+_MAY_CHANGE = frozenset((dict, list, float))

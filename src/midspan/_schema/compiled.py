@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from midspan._schema.problems import ErrorFormatter, quoted
-from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer
+from midspan._schema.problems import Problem, Steps, describe, format_error, format_errors, quoted
+from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer, measure
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ MAX_VALUE_DEPTH = 100
 _MAX_STACK = 1_000
 """How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 _MAX_BACKTRACKS = 100_000
+_MAX_WORK = 50_000
+"""Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _CEILING = 10**12
 
 
@@ -39,14 +41,39 @@ class CompiledSchema:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
             self.tree = SchemaTree(schema)
-            self.cost = validation_cost(self.tree.root)
+            self.root = self.tree.root
+            self.cost = validation_cost(self.tree)
             self.validator = self._build()
         except ValueError as error:
             raise SchemaError(f"invalid {label} schema: {self._describe(error)}") from error
 
-    @property
-    def root(self) -> SchemaNode:
-        return self.tree.root
+    def problems(self, value: Any) -> tuple[Problem, ...]:
+        """Return what is wrong with a value."""
+        size, depth = measure(value, self.cost.max_value_depth)
+        if depth > self.cost.max_value_depth:
+            return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
+        try:
+            if self.validator.is_valid(value):
+                return ()
+            if self.cost.estimate(size, depth) <= _MAX_WORK:
+                return tuple(format_errors(self.validator.iter_errors(value), self.tree))
+            return (self._first_problem(value),)
+        except ValueError as error:
+            return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
+
+    def _first_problem(self, value: Any) -> Problem:
+        """Return the innermost part that does not fit, as far as no union hides which variant was meant."""
+        node = self.root
+        steps: Steps = ()
+        while True:
+            keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+            parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
+            wrong = next((part for part in parts if not self.fits(value[part[0]], part[1])), None)
+            if wrong is None:
+                return Problem(
+                    steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}"
+                )
+            steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
 
     def fits(self, value: Any, node: SchemaNode) -> bool:
         """Return whether the value fits one schema inside this one."""
@@ -85,7 +112,7 @@ class CompiledSchema:
         if place.endswith("/type") or "/type/" in place:
             message = f"{quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
         else:
-            message = " and ".join(problem.message for problem in ErrorFormatter(SchemaTree({})).format(error))
+            message = " and ".join(problem.message for problem in format_error(error, SchemaTree({})))
         return f"{message} at {place or 'the root'}"
 
     def _describe_reference(self) -> str:
@@ -118,8 +145,8 @@ class ValidationCost(Struct, frozen=True):
     total: int = 1
     """The size of the schema with every reference written out once."""
     is_recursive: bool = False
-    compares: bool = False
-    """Whether whole values are compared with each other, as by `uniqueItems`."""
+    needs_depth_check: bool = False
+    """Whether validating a value may go deeper into it than the schema itself is deep."""
 
     @property
     def max_value_depth(self) -> int:
@@ -131,18 +158,18 @@ class ValidationCost(Struct, frozen=True):
         return size * (unfolded if self.is_recursive else min(unfolded, self.total))
 
 
-def validation_cost(root: SchemaNode) -> ValidationCost:
+def validation_cost(tree: SchemaTree) -> ValidationCost:
     """Return the cost of a schema. A schema that would take too long is an error."""
-    costs, is_recursive = _node_costs(root)
-    nodes = [node for node, _ in costs.values()]
-    figures = [cost for _, cost in costs.values()]
+    costs, is_recursive = _node_costs(tree.root)
+    keywords = {keyword for node in tree.nodes for keyword in node.schema}
+    is_recursive = is_recursive or not keywords.isdisjoint(("$dynamicRef", "$recursiveRef"))
     cost = ValidationCost(
-        max(figure.checks for figure in figures),
-        max(figure.branching for figure in figures),
-        max(figure.ref_depth for figure in figures),
-        costs[id(root)][1].total,
-        is_recursive or any("$dynamicRef" in node.schema or "$recursiveRef" in node.schema for node in nodes),
-        any("uniqueItems" in node.schema for node in nodes),
+        max(cost.checks for cost in costs.values()),
+        max(cost.branching for cost in costs.values()),
+        max(cost.ref_depth for cost in costs.values()),
+        costs[id(tree.root)].total,
+        is_recursive,
+        is_recursive or "uniqueItems" in keywords,  # which compares whole values with each other
     )
     if cost.checks > MAX_CHECKS:
         raise SchemaError(f"its references unfold into more than {MAX_CHECKS:,} checks of one value")
@@ -151,12 +178,12 @@ def validation_cost(root: SchemaNode) -> ValidationCost:
     return cost
 
 
-def _node_costs(root: SchemaNode) -> tuple[dict[int, tuple[SchemaNode, ValidationCost]], bool]:
+def _node_costs(root: SchemaNode) -> tuple[dict[int, ValidationCost], bool]:
     """Return the cost of each node, and whether any node contains itself.
 
     Depth first without recursion, because a chain of references may be longer than Python's stack.
     """
-    done: dict[int, tuple[SchemaNode, ValidationCost]] = {}
+    done: dict[int, ValidationCost] = {}
     entered: set[int] = set()
     is_recursive = False
     pending = [(root, False)]
@@ -164,7 +191,7 @@ def _node_costs(root: SchemaNode) -> tuple[dict[int, tuple[SchemaNode, Validatio
         node, is_complete = pending.pop()
         if is_complete:
             entered.discard(id(node))
-            done[id(node)] = node, _combined_cost(node, done)
+            done[id(node)] = _combined_cost(node, done)
         elif id(node) not in entered and id(node) not in done:
             entered.add(id(node))
             pending.append((node, True))
@@ -175,12 +202,12 @@ def _node_costs(root: SchemaNode) -> tuple[dict[int, tuple[SchemaNode, Validatio
     return done, is_recursive
 
 
-def _combined_cost(node: SchemaNode, done: dict[int, tuple[SchemaNode, ValidationCost]]) -> ValidationCost:
-    checks, branching, ref_depth, total = 1, 0, 0, 1
-    for inner, is_in_place in node.dependencies:
-        cost = done[id(inner)][1] if id(inner) in done else ValidationCost()
-        total += cost.total
-        if is_in_place:
-            checks, branching = checks + cost.checks, branching + cost.branching
-            ref_depth = max(ref_depth, cost.ref_depth)
-    return ValidationCost(min(checks, _CEILING), min(max(branching, 1), _CEILING), ref_depth + 1, min(total, _CEILING))
+def _combined_cost(node: SchemaNode, done: dict[int, ValidationCost]) -> ValidationCost:
+    costs = [(done.get(id(inner), ValidationCost()), is_in_place) for inner, is_in_place in node.dependencies]
+    in_place = [cost for cost, is_in_place in costs if is_in_place]
+    return ValidationCost(
+        min(1 + sum(cost.checks for cost in in_place), _CEILING),
+        min(max(sum(cost.branching for cost in in_place), 1), _CEILING),
+        1 + max((cost.ref_depth for cost in in_place), default=0),
+        min(1 + sum(cost.total for cost, _ in costs), _CEILING),
+    )

@@ -10,7 +10,7 @@ import decimal
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -27,8 +27,21 @@ _MAX_DECIMAL_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
-_BASE_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": float, "array": list, "object": dict}
-_JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
+_NUMBER_LIMITS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_LIMIT_KEYWORDS = {
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "integer": _NUMBER_LIMITS,
+    "number": _NUMBER_LIMITS,
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+}
+JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class ConversionError(Exception):
@@ -155,7 +168,7 @@ def scalar_type(hint: Any) -> TypeSchema | None:
             raise ConversionError.expected("a finite number with a reasonable exponent", value)
         return converted
 
-    return TypeSchema(dict(schema), convert, frozenset([hint]) & _JSON_SCALARS)
+    return TypeSchema(dict(schema), convert, frozenset([hint]) & JSON_SCALARS)
 
 
 def _is_bounded(number: decimal.Decimal) -> bool:
@@ -213,7 +226,8 @@ def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bo
     for item in metadata:
         keywords |= {"description": item} if isinstance(item, str) else _annotations(item)
         for name, limit in _limits(item).items():
-            found = _limit_keywords(name, limit, types)
+            applicable = [known[name] for base, known in _LIMIT_KEYWORDS.items() if base in types and name in known]
+            found = dict.fromkeys(applicable, limit) if isinstance(limit, int | float | str) else {}
             if not found and _package(item) not in _PYDANTIC:
                 raise SchemaError(f"{item!r} cannot limit values of this type")
             is_complete = is_complete and bool(found)
@@ -246,16 +260,3 @@ def _json_types(schema: Schema) -> set[str]:
         return set()  # JSON has the text, the limit applies to what the text means
     types = {schema["type"]} if isinstance(schema.get("type"), str) else set()
     return types.union(*(_json_types(option) for option in schema.get("anyOf", ())))
-
-
-def _limit_keywords(name: str, value: Any, types: set[str]) -> Schema:
-    """Return a limit in JSON Schema as msgspec writes it; nothing if it does not apply to these types."""
-    keywords: Schema = {}
-    for base in (_BASE_TYPES[known] for known in _BASE_TYPES if known in types):
-        try:
-            keywords |= msgspec.json.schema(Annotated[base, msgspec.Meta(**{name: value})])
-        except (TypeError, ValueError):  # a limit of another type, such as a date
-            continue
-    keywords.pop("type", None)
-    keywords.pop("items", None)
-    return keywords

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._schema.conversion import (
+    JSON_SCALARS,
     ConversionError,
     ObjectSchema,
     Schema,
@@ -41,7 +42,7 @@ from midspan._schema.records import (
     record_of,
     special_forms,
 )
-from midspan._schema.tree import Definitions, reference, referenced_name
+from midspan._schema.tree import PYTHON_TYPES, Definitions, reference, referenced_name
 from midspan.errors import SchemaError
 
 _CONTAINERS: dict[Any, Any] = {
@@ -52,7 +53,6 @@ _CONTAINERS: dict[Any, Any] = {
 }
 _ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
 """What a function may return and a model cannot give."""
-_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
 
 
@@ -323,11 +323,11 @@ def _choice(members: tuple[Any, ...]) -> TypeSchema:
     values = [member.value if isinstance(member, enum.Enum) else member for member in members]
     if not values:
         raise SchemaError("there is no value to choose from")
-    if any(type(value) not in _JSON_TYPES for value in values):
+    if any(type(value) not in JSON_SCALARS for value in values):
         raise SchemaError(f"not all of {values!r} are JSON serializable; use text or numbers")
     # Python takes True for 1, JSON does not.
     by_value = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
-    types_ = {_JSON_TYPES[type(value)] for value in values}
+    types_ = {PYTHON_TYPES[type(value)] for value in values}
     schema: Schema = {"type": types_.pop(), "enum": values} if len(types_) == 1 else {"enum": values}
 
     def convert(value: Any) -> Any:

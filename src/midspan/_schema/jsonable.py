@@ -136,9 +136,8 @@ def _record(value: Any) -> dict[str, Any] | None:
 
 
 def _reject(value: Any) -> Any:
-    name = type(value).__name__
-    article = "an" if name[0] in "aeioAEIO" else "a"
-    raise ResultError(f"{article} {name} is not JSON serializable; return text, numbers, lists, dicts or a dataclass")
+    name = with_article(type(value).__name__)
+    raise ResultError(f"{name} is not JSON serializable; return text, numbers, lists, dicts or a dataclass")
 
 
 _EXACT: dict[type, Callable[[Any], Any]] = {

@@ -1,7 +1,4 @@
-"""A schema merged with its references and `allOf`: all constraints on one value in one place.
-
-The work is bounded, whatever chains and fans of references a schema has.
-"""
+"""A schema merged with its references and `allOf`: all constraints on one value in one place."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +10,6 @@ from midspan._schema.tree import ANYTHING, SchemaNode
 
 Types = frozenset[str]
 
-MAX_NODES = 6_000
-_MAX_REFS = 40
 _MAX_COMPARISONS = 1_000_000
 
 TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
@@ -41,10 +36,6 @@ _NO_CONSTRAINT = {
     "uniqueItems": False,
     "unevaluatedProperties": True,
     "unevaluatedItems": True,
-    "contains": True,
-    "propertyNames": True,
-    "dependentRequired": {},
-    "dependentSchemas": {},
 }
 
 
@@ -120,46 +111,21 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
 
 
-class Merger:
-    """Merges references and `allOf`, and counts the nodes. When the limit is reached, the rest accepts any value."""
+def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...], *, max_unrolled: int) -> MergedSchema | None:
+    """Return the constraints of a schema and of all that it refers to; None if no value fits it.
 
-    def __init__(self, *, max_unrolled: int) -> None:
-        self._max_unrolled = max_unrolled
-        """How often a reference may lead to a schema that it is inside of."""
-        self._left = MAX_NODES
-
-    @property
-    def is_exhausted(self) -> bool:
-        return self._left < 0
-
-    def spend(self, nodes: int) -> None:
-        """Count nodes of the result."""
-        self._left -= nodes
-
-    def merge_all_of(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int = 0) -> MergedSchema | None:
-        """Return the constraints of a schema; None if no value fits it."""
-        if node.always is False:
-            return None
-        self.spend(1)
-        if node.always is True or self.is_exhausted or depth > _MAX_REFS:
-            return MergedSchema(ref_stack=ref_stack)
-        result = _own(node)
-        result.ref_stack = ref_stack
-        for part, part_stack in self._conjuncts(node, ref_stack):
-            merged = self.merge_all_of(part, part_stack, depth + 1)
-            if merged is None:
+    A reference to a schema that it is inside of is followed `max_unrolled` times, and then accepts any value.
+    """
+    targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
+    ended = [target for key, target in targets.items() if ref_stack.count(key) > max_unrolled]
+    skipped = {id(part) for target in ended for part in target.conjuncts}
+    result = MergedSchema(ref_stack=(*ref_stack, *targets))
+    for part in node.conjuncts:
+        if id(part) not in skipped:
+            if part.always is False:
                 return None
-            result.merge(merged)
-            known = result.ref_stack[len(ref_stack) :]
-            result.ref_stack += tuple(ref for ref in merged.ref_stack[len(ref_stack) :] if ref not in known)
-        return result
-
-    def _conjuncts(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, tuple[int, ...]]]:
-        parts = [(part, ref_stack) for part in node.all_of]
-        parts += [(union[0], ref_stack) for union in node.unions if len(union) == 1]
-        if node.target is None or ref_stack.count(id(node.target)) > self._max_unrolled:
-            return parts
-        return [(node.target, (*ref_stack, id(node.target))), *parts]
+            result.merge(_own(part))
+    return result
 
 
 def _own(node: SchemaNode) -> MergedSchema:

@@ -1,8 +1,8 @@
 """Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
 
+import ast
 import functools
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from midspan._schema.tree import (
     LISTS,
     MAPS,
-    SINGLE,
     SchemaTree,
     check_size,
     find_pointer,
@@ -52,8 +51,8 @@ def normalize_tree(schema: Any) -> SchemaTree:
     root = _Normalizer(schema).schema(schema, ())
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
-    _drop_malformed(root)
     tree = SchemaTree(root)
+    _drop_malformed(tree)
     for node in tree.unresolved:  # what is not in the document is never fetched
         del node.schema["$ref"]
     return tree
@@ -156,24 +155,18 @@ def _corrected(keyword: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _drop_malformed(root: Schema) -> None:
+def _drop_malformed(tree: SchemaTree) -> None:
     """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
     meta = _meta_validator()
     try:
-        paths = [] if meta.is_valid(root) else [error.instance_path for error in meta.iter_errors(root)]
-    except ValueError:  # something in it that is not JSON, which compiling the schema reports
-        return
-    for path in paths:
-        node = root
-        steps: Iterator[Any] = iter(path)
-        for keyword in steps:
-            step = next(steps, None) if keyword in LISTS or keyword in MAPS else None
-            inner = node.get(keyword) if step is None else _item(node.get(keyword), step)
-            if isinstance(inner, dict) and (step is not None or keyword in SINGLE):
-                node = inner
-            else:
-                node.pop(keyword, None)
-                break
+        nodes = [] if meta.is_valid(tree.root.schema) else tree.nodes
+        for node in nodes:
+            own = {keyword: value for keyword, value in node.schema.items() if keyword not in node.subschemas}
+            for keyword, value in own.items():
+                if not meta.is_valid({keyword: value}):
+                    del node.schema[keyword]
+    except ValueError:
+        return  # something in it that is not JSON, which compiling the schema reports
 
 
 @functools.cache
@@ -181,13 +174,6 @@ def _meta_validator() -> "jsonschema_rs.Validator":
     import jsonschema_rs  # slow to import
 
     return jsonschema_rs.validator_for({"$ref": "https://json-schema.org/draft/2020-12/schema"})
-
-
-def _item(container: Any, step: str | int) -> Any:
-    """Return an item. The validator reports a key "3" as the number 3."""
-    if isinstance(container, list):
-        return container[int(step)]
-    return container.get(step, container.get(str(step))) if isinstance(container, dict) else None
 
 
 def _hoist_required(node: Schema, properties: Schema) -> None:
@@ -218,10 +204,7 @@ def _fix_enum(node: Schema) -> None:
         return
     if any(has_type(value, [declared]) for value in values):
         return
-    if declared == "object":
-        del node["enum"]
-    elif declared == "array":
-        # The values are those of the items, one level too high.
+    if declared == "array":  # the values are those of the items, one level too high
         items = node.setdefault("items", {})
         if isinstance(items, dict):
             items.setdefault("enum", node.pop("enum"))
@@ -253,23 +236,18 @@ def _as_list(value: Any) -> list[Any]:
 # Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema.
 _ALIASES: tuple[tuple[Schema, str], ...] = (
     ({"type": "string"}, "str string text char character varchar charsequence unicode"),
-    (
-        {"type": "integer"},
-        "int integer long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 ulong",
-    ),
+    ({"type": "integer"}, "int integer long short byte bigint biginteger int8 int16 int32 int64"),
+    ({"type": "integer"}, "uint uint8 uint16 uint32 uint64 ulong"),
     ({"type": "number"}, "float double number numeric num decimal bigdecimal real float32 float64"),
-    ({"type": "array"}, "stack hashset linkedhashset treeset immutablelist"),
     ({"type": "boolean"}, "bool boolean"),
     ({"type": "null"}, "null none nonetype nil void undefined"),
     (
         {"type": "array"},
-        "array list tuple set frozenset sequence iterable collection arraylist linkedlist vector queue deque",
+        "array list tuple set frozenset sequence iterable collection arraylist linkedlist vector queue",
     ),
-    (
-        {"type": "object"},
-        "object dict dictionary map hashmap hashtable treemap linkedhashmap mapping record struct typeddict",
-    ),
-    ({"type": "object"}, "defaultdict ordereddict json_object"),
+    ({"type": "array"}, "deque stack hashset linkedhashset treeset immutablelist"),
+    ({"type": "object"}, "object dict dictionary map hashmap hashtable treemap linkedhashmap mapping record struct"),
+    ({"type": "object"}, "typeddict defaultdict ordereddict json_object"),
     ({"type": "string", "format": "date"}, "date"),
     ({"type": "string", "format": "date-time"}, "datetime date-time timestamp"),
     ({"type": "string", "format": "time"}, "time"),
@@ -282,8 +260,7 @@ _ALIASES: tuple[tuple[Schema, str], ...] = (
 )
 _SCHEMAS: dict[str, Schema] = {"": {}, **{alias: schema for schema, names in _ALIASES for alias in names.split()}}
 _MAX_ALIAS_CHARS = 200
-_PACKAGES = re.compile(r"^(?:typing|java\.util|java\.lang)\.")
-_GENERIC = re.compile(r"([\w.-]+)\s*[\[<](.*)[\]>]", re.DOTALL)
+_BRACKETS = str.maketrans("<>", "[]")
 
 
 def _alias(text: str) -> Schema | None:
@@ -291,49 +268,54 @@ def _alias(text: str) -> Schema | None:
 
     `{}` stands for any value; None means that the name is unknown.
     """
-    text = _PACKAGES.sub("", text.strip())
+    text = text.strip()
     if text.lower() in _SCHEMAS:
         return dict(_SCHEMAS[text.lower()])
     if text.endswith("?"):
-        return _union([text[:-1], "null"])
-    if len(alternatives := _split(text, "|")) > 1:
-        return _union(alternatives)
+        return _union([_alias(text[:-1]), {"type": "null"}])
     if text.endswith("[]"):
-        return _with_items({"type": "array"}, "items", text[:-2])
-    if (generic := _GENERIC.fullmatch(text)) is None:
+        return _with_items({"type": "array"}, "items", _alias(text[:-2]))
+    try:
+        return _type_expression(ast.parse(text.translate(_BRACKETS), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    name, arguments = generic[1].lower(), _split(generic[2], ",")
+
+
+def _type_expression(node: ast.expr) -> Schema | None:
+    """Return the schema of a type as Python writes it."""
+    match node:
+        case ast.Constant(value=None):
+            return {"type": "null"}
+        case ast.Name(id=name) | ast.Attribute(attr=name):  # `typing.List` is `List`
+            known = _SCHEMAS.get(name.lower())
+            return None if known is None else dict(known)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([_type_expression(left), _type_expression(right)])
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            elements = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return _generic(name.lower(), [_type_expression(element) for element in elements])
+    return None
+
+
+def _generic(name: str, arguments: list[Schema | None]) -> Schema | None:
     if name in ("optional", "union"):
-        return _union([*arguments, "null"] if name == "optional" else arguments)
-    outer = _alias(name)
+        return _union([*arguments, {"type": "null"}] if name == "optional" else arguments)
+    outer = _SCHEMAS.get(name)
     if outer == {"type": "object"} and len(arguments) == 2:
         return _with_items(outer, "additionalProperties", arguments[1])
     if outer == {"type": "array"} and name != "tuple" and len(arguments) == 1:
         return _with_items(outer, "items", arguments[0])
-    return outer
+    return None if outer is None else dict(outer)
 
 
-def _with_items(outer: Schema, keyword: str, name: str) -> Schema:
-    items = _alias(name)
-    return {**outer, keyword: items} if items else outer
+def _with_items(outer: Schema, keyword: str, items: Schema | None) -> Schema:
+    return {**outer, keyword: items} if items else dict(outer)
 
 
-def _union(names: list[str]) -> Schema | None:
-    schemas = [_alias(name) for name in names]
-    if None in schemas or {} in schemas:
-        return None if None in schemas else {}
+def _union(schemas: list[Schema | None]) -> Schema | None:
     known = [schema for schema in schemas if schema is not None]
+    if len(known) < len(schemas):
+        return None
     if all(schema.keys() == {"type"} for schema in known):
         return {"type": list(dict.fromkeys(name for schema in known for name in _as_list(schema["type"])))}
-    return {"anyOf": known}
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Return the parts between separators that are not inside brackets."""
-    parts, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        depth += (character in "[<(") - (character in "]>)")
-        if character == separator and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    return [*parts, text[start:]]
+    return {"anyOf": known} if all(known) else {}

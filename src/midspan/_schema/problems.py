@@ -57,12 +57,11 @@ def quoted(value: Any) -> str:
 
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     """Return the errors of a value as problems without repetitions: the first twenty, and how many more there are."""
-    formatter = ErrorFormatter(tree)
     found: dict[Problem, None] = {}
     more = 0
     for error in errors:
         if len(found) < MAX_PROBLEMS:
-            found.update(dict.fromkeys(formatter.format(error)))
+            found.update(dict.fromkeys(format_error(error, tree)))
         else:  # formatting costs more than finding, and nobody reads these
             more += len(error.kind.unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
     more += len(list(found)[MAX_PROBLEMS:])
@@ -70,59 +69,57 @@ def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     return [*problems, Problem((), f"and {more} more")] if more else problems
 
 
-class ErrorFormatter:
-    """Formats the errors that the validator finds in one value: each a `jsonschema_rs.ValidationError`.
+def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
+    """Yield an error of the validator, a `jsonschema_rs.ValidationError`, as one problem or several.
 
-    They are not annotated, because the stubs of the validator leave open which fields each kind of error has.
+    It is not annotated, because the stubs of the validator leave open which fields each kind of error has.
     """
+    keyword = error.kind.name
+    steps = tuple(error.instance_path)
+    if keyword == "required":
+        name = error.kind.property
+        expected = describe(_parent(error, tree).properties.get(name, ANYTHING))
+        yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
+    elif keyword in _UNKNOWN_NAMES:
+        known = [str(name) for name in _parent(error, tree).properties]
+        for index, name in enumerate(error.kind.unexpected):
+            nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
+            yield Problem((*steps, name), _unknown_property(known, nearest))
+    elif keyword in ("anyOf", "oneOf"):
+        yield from _format_union(error, tree)
+    elif keyword == "propertyNames":
+        reasons = " and ".join(problem.message for problem in format_error(error.kind.error, tree))
+        yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
+    else:
+        message = _MESSAGES.get(type(error.kind).__name__)
+        yield Problem(steps, message(error) if message else f"does not fit {quoted(keyword)}")
 
-    def __init__(self, tree: SchemaTree) -> None:
-        self._tree = tree
 
-    def format(self, error: Any) -> Iterator[Problem]:
-        """Yield an error as one problem or several."""
-        keyword = error.kind.name
-        steps = tuple(error.instance_path)
-        if keyword == "required":
-            name = error.kind.property
-            expected = describe(self._parent(error).properties.get(name, ANYTHING))
-            yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
-        elif keyword in _UNKNOWN_NAMES:
-            known = [str(name) for name in self._parent(error).properties]
-            for index, name in enumerate(error.kind.unexpected):
-                nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
-                yield Problem((*steps, name), _unknown_property(known, nearest))
-        elif keyword in ("anyOf", "oneOf"):
-            yield from self._union(error, steps)
-        elif keyword == "propertyNames":
-            reasons = " and ".join(problem.message for problem in self.format(error.kind.error))
-            yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
-        else:
-            message = _MESSAGES.get(type(error.kind).__name__)
-            yield Problem(steps, message(error) if message else f"does not fit {quoted(error.kind.name)}")
+def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
+    """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
+    steps = tuple(error.instance_path)
+    if type(error.kind).__name__ == "OneOfMultipleValid":
+        yield Problem(steps, "fits more than one of the alternatives, must fit exactly one")
+        return
+    meant = [branch for branch in error.kind.context if not _is_of_another_type(branch, len(steps))]
+    if len(meant) == 1:
+        for inner in meant[0]:
+            yield from format_error(inner, tree)
+        return
+    expected = [describe(branch) for branch in _parent(error, tree).subschemas.get(error.kind.name, [])]
+    choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
+    yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
 
-    def _union(self, error: Any, steps: Steps) -> Iterator[Problem]:
-        """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
-        if type(error.kind).__name__ == "OneOfMultipleValid":
-            yield Problem(steps, "fits more than one of the alternatives, must fit exactly one")
-            return
-        meant = [branch for branch in error.kind.context if not _is_of_another_type(branch, len(error.instance_path))]
-        if len(meant) == 1:
-            for inner in meant[0]:
-                yield from self.format(inner)
-            return
-        expected = [describe(branch) for branch in self._parent(error).subschemas.get(error.kind.name, [])]
-        choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
-        yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
 
-    def _parent(self, error: Any) -> SchemaNode:
-        schema: Any = self._tree.root.schema
-        for step in error.schema_path[:-1]:
-            try:
-                schema = schema[step]
-            except (KeyError, IndexError, TypeError):
-                return ANYTHING
-        return self._tree.node(schema)
+def _parent(error: Any, tree: SchemaTree) -> SchemaNode:
+    """Return the schema that the keyword of an error is in."""
+    schema: Any = tree.root.schema
+    for step in error.schema_path[:-1]:
+        try:
+            schema = schema[step]
+        except (KeyError, IndexError, TypeError):
+            return ANYTHING
+    return tree.node(schema)
 
 
 def describe(node: SchemaNode, depth: int = 0) -> str:

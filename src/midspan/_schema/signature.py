@@ -50,15 +50,17 @@ Context = Annotated[T, Injected]
 
 
 class Binding(Struct, frozen=True, eq=False):
-    """How one function takes its arguments."""
+    """How one function takes its arguments.
+
+    Called with arguments, it returns the `(args, kwargs)` to call the function with, or raises an ArgumentError. It
+    converts values, and checks them only as far as that needs; the schema is validated elsewhere, before.
+    """
 
     parameters: ObjectSchema
     takes_json: bool
     """Whether arguments that are valid by the schema can be passed to the function as they are."""
     positional: tuple[tuple[str, Any], ...] = ()
-    """Parameters without a keyword, with their defaults."""
-    before_variadic: tuple[tuple[str, Any], ...] = ()
-    """Parameters that must be positional if `*variadic` gets anything, with their defaults."""
+    """Parameters without a keyword, and all others before `*variadic`, with their defaults."""
     variadic: str | None = None
     factories: dict[str, Callable[[], Any]] = {}
     """For parameters whose default is pydantic's `Field(…)`: what makes the value if it is missing."""
@@ -86,8 +88,7 @@ class Binding(Struct, frozen=True, eq=False):
         if not self.positional and self.variadic is None:
             return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
-        leading = (*self.positional, *(self.before_variadic if rest else ()))
-        return (*(values.pop(name, default) for name, default in leading), *rest), values
+        return (*(values.pop(name, default) for name, default in self.positional), *rest), values
 
 
 class Signature(Struct, frozen=True, eq=False):
@@ -98,14 +99,7 @@ class Signature(Struct, frozen=True, eq=False):
     parameters: Schema
     response: Schema | None
     """None if the return hint says nothing, or nothing that JSON Schema can express."""
-    binding: Binding
-
-    def bind(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
-        """Return the `(args, kwargs)` to call the function with; an ArgumentError if a value is not of its type.
-
-        It converts values, and checks them only as far as that needs; the schema is validated elsewhere, before.
-        """
-        return self.binding(arguments, context)
+    bind: Binding
 
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
@@ -144,7 +138,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.definitions.resolve(schema),
         response=_response(function, signature.return_annotation, resolve),
-        binding=_binding(parameters, fields, built, context, run_context),
+        bind=_binding(parameters, fields, built, context, run_context),
     )
 
 
@@ -322,19 +316,17 @@ def _binding(
     context: str | None,
     run_context: str | None,
 ) -> Binding:
-    by_kind: dict[Any, list[inspect.Parameter]] = {}
-    for parameter in parameters:
-        by_kind.setdefault(parameter.kind, []).append(parameter)
-    positional, variadic = by_kind.get(_POSITIONAL, []), by_kind.get(_VARIADIC, [])
+    variadic = next((each.name for each in parameters if each.kind is _VARIADIC), None)
+    leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
+    positional = tuple((each.name, each.default) for each in parameters if each.kind in leading)
     factories = {field.key: field.factory for field in fields if field.factory is not None}
     defaults = {each.name: each.default for each in parameters if each.default is not NO_DEFAULT}
     return Binding(
         parameters=built,
-        takes_json=not (positional or variadic or factories or built.extra or context or run_context)
+        takes_json=not (positional or factories or variadic or built.extra or context or run_context)
         and all(each.takes_json for each in built.types.values()),
-        positional=tuple((each.name, each.default) for each in positional),
-        before_variadic=tuple((each.name, each.default) for each in by_kind.get(_EITHER, ())) if variadic else (),
-        variadic=variadic[0].name if variadic else None,
+        positional=positional,
+        variadic=variadic,
         factories=factories,
         context=context,
         context_default=None if context is None else defaults.get(context),

@@ -28,6 +28,7 @@ _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "
 """Keywords whose schemas look at the very value that their parent looks at."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
+PYTHON_TYPES = dict(zip((str, float, int, bool, list, dict, type(None)), TYPES, strict=True))
 
 
 def format_pointer(steps: tuple[str, ...]) -> str:
@@ -154,7 +155,7 @@ class SchemaNode:
     @cached_property
     def conjuncts(self) -> "tuple[SchemaNode, ...]":
         """This node and all others that each value of it must fit as well: through `$ref` and `allOf`, to their end."""
-        return self._closure(lambda _: [])
+        return self._closure(lambda node: [union[0] for union in node.unions if len(union) == 1])
 
     @cached_property
     def applying(self) -> "tuple[SchemaNode, ...]":
@@ -188,6 +189,11 @@ class SchemaNode:
                 types &= frozenset[str]().union(*(variant.types for variant in union))
         self._types = types
         return types
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether a number here must be an integer."""
+        return "integer" in self.types and "number" not in self.types
 
     def _declared_types(self) -> frozenset[str]:
         if self.always is False:
@@ -279,17 +285,9 @@ def find_pointer(document: Any, pointer: str) -> Any:
 
 def type_of(value: Any) -> str:
     """Return the JSON type of a value. A float without a fraction is an integer, as in JSON Schema."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, float) and value.is_integer():
         return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
+    return next((PYTHON_TYPES[base] for base in type(value).__mro__ if base in PYTHON_TYPES), "array")
 
 
 def has_type(value: Any, types: Collection[str]) -> bool:

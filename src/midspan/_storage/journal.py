@@ -4,6 +4,7 @@ Above it are background runs, which append events as JSON documents and read the
 a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
@@ -174,11 +175,13 @@ def check_run(run: str) -> None:
         raise ConfigError(f"the id of a run must be valid Unicode, got {run!r}") from None
 
 
-def check_range(from_seq: int, limit: int | None = None) -> None:
+def check_range(from_seq: int, limit: int | None = None) -> int:
+    """Check the arguments of `read`; returns a limit that SQLite and slices accept."""
     if from_seq < 0:
         raise ConfigError(f"events are numbered from 0, got {from_seq}")
     if limit is not None and limit < 0:
         raise ConfigError(f"limit must not be negative, got {limit}; omit it for no limit")
+    return sys.maxsize if limit is None else min(limit, sys.maxsize)
 
 
 def check_filter(after: str | None, state: str | None) -> int | None:

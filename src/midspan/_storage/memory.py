@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import count, islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._storage.journal import (
     NumberedEvents,
@@ -66,11 +67,9 @@ class MemoryJournal:
         summary: RunSummary | None = None,
     ) -> int:
         with self._lock:
-            if self._closed:
-                raise closed()
-            stored = self._runs.get(run)
-            ended = stored is not None and stored.ended
-            error = conflict(run, expected_seq, None if stored is None else len(stored.events), ended=ended)
+            stored = self._find(run)
+            length = None if stored is None else stored.info.length
+            error = conflict(run, expected_seq, length, ended=stored is not None and stored.ended)
             if error is not None:
                 raise error
             if not events and summary is None:
@@ -78,24 +77,20 @@ class MemoryJournal:
             if stored is None:
                 check_run(run)
                 now = time.time()
-                stored = self._runs[run] = _Run(next(self._numbers), owner, session, now, now)
+                info = RunInfo(run, 0, RunSummary(), owner, session, now, now, str(next(self._numbers)))
+                stored = self._runs[run] = _Run(info)
             stored.add(events, summary)
             self._bytes += sum(map(len, events))
-            length = len(stored.events)
             if stored.ended:
                 self._ended[run] = None
             self._drop_old()
         if self._waiters:
             self._waiters.wake(run, stored)
-        return length
+        return expected_seq + len(events)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        check_range(from_seq, limit)
-        stored = self._find(run)
-        if stored is None:
-            raise UnknownRunError(run)
-        last = None if limit is None else from_seq + limit
-        return list(enumerate(stored.events[from_seq:last], from_seq))
+        limit = check_range(from_seq, limit)
+        return list(enumerate(self._get(run).events[from_seq : from_seq + limit], from_seq))
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         check_range(from_seq)
@@ -118,10 +113,7 @@ class MemoryJournal:
                 return
 
     async def get(self, run: str) -> RunInfo:
-        stored = self._find(run)
-        if stored is None:
-            raise UnknownRunError(run)
-        return stored.info(run)
+        return self._get(run).info
 
     async def list(
         self,
@@ -132,50 +124,47 @@ class MemoryJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        check_range(0, limit)
+        limit = check_range(0, limit)
         before = check_filter(after, state)
-        newest_first = self._newest_first()
         matching = (
-            stored.info(run)
-            for run, stored in newest_first
-            if (before is None or stored.number < before)
-            and (owner is None or stored.owner == owner)
-            and (session is None or stored.session == session)
-            and (state is None or stored.summary.state == state)
+            info
+            for info in self._newest_first(owner)
+            if (before is None or int(info.cursor) < before)
+            and (session is None or info.session == session)
+            and (state is None or info.summary.state == state)
         )
-        return list(islice(matching, None if limit is None else min(limit, len(newest_first))))
+        return list(islice(matching, limit))
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        check_range(0, limit)
+        limit = check_range(0, limit)
         before = check_filter(after, None)
-        runs: dict[tuple[str | None, str], list[tuple[str, _Run]]] = {}
-        for run, stored in self._newest_first():
-            if stored.session is not None and (owner is None or stored.owner == owner):
-                runs.setdefault((stored.owner, stored.session), []).append((run, stored))
-        matching = [
-            _session_info(name, session_owner, stored)
-            for (session_owner, name), stored in runs.items()
-            if before is None or stored[0][1].number < before
-        ]
-        return matching[: None if limit is None else min(limit, len(matching))]
-
-    def _newest_first(self) -> "tuple[tuple[str, _Run], ...]":
-        with self._lock:
-            if self._closed:
-                raise closed()
-            return tuple(reversed(self._runs.items()))
+        sessions: dict[tuple[str | None, str], Runs] = {}
+        for info in self._newest_first(owner):
+            if info.session is not None:
+                sessions.setdefault((info.owner, info.session), []).append(info)
+        matching = (
+            SessionInfo(
+                name,
+                session_owner,
+                len(runs),
+                runs[0].run,
+                min(info.started_at for info in runs),
+                max(info.updated_at for info in runs),
+                runs[0].cursor,
+            )
+            for (session_owner, name), runs in sessions.items()
+            if before is None or int(runs[0].cursor) < before
+        )
+        return list(islice(matching, limit))
 
     async def delete(self, run: str) -> bool:
         with self._lock:
-            if self._closed:
-                raise closed()
-            stored = self._runs.pop(run, None)
-            self._ended.pop(run, None)
+            stored = self._find(run)
             if stored is None:
                 return False
-            self._bytes -= stored.size
+            self._drop(run)
             stored.ended = True
         self._waiters.wake(run, stored)
         return True
@@ -193,49 +182,45 @@ class MemoryJournal:
             raise closed()
         return known or self._runs.get(run)
 
+    def _get(self, run: str) -> "_Run":
+        stored = self._find(run)
+        if stored is None:
+            raise UnknownRunError(run)
+        return stored
+
+    def _newest_first(self, owner: str | None) -> Runs:
+        with self._lock:
+            if self._closed:
+                raise closed()
+            infos = [stored.info for stored in reversed(self._runs.values())]
+        return [info for info in infos if owner is None or info.owner == owner]
+
     def _drop_old(self) -> None:
         while self._ended and (
             (self._max_runs is not None and len(self._runs) > self._max_runs)
             or (self._max_bytes is not None and self._bytes > self._max_bytes and len(self._ended) > 1)
         ):
-            oldest = next(iter(self._ended))
-            self._bytes -= self._runs[oldest].size
-            del self._ended[oldest], self._runs[oldest]
+            self._drop(next(iter(self._ended)))
+
+    def _drop(self, run: str) -> None:
+        self._bytes -= sum(map(len, self._runs.pop(run).events))
+        self._ended.pop(run, None)
 
 
 class _Run(Struct, eq=False):
     """A stored run. Its list of events only grows, so readers need no lock."""
 
-    number: int
-    owner: str | None
-    session: str | None
-    started_at: float
-    updated_at: float
+    info: RunInfo
     events: list[bytes] = []
-    summary: RunSummary = RunSummary()
     ended: bool = False
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.events))
+    """Nothing will be appended: the run has ended, or it was deleted."""
 
     def add(self, events: Sequence[bytes], summary: RunSummary | None) -> None:
         self.events.extend(events)
-        self.updated_at = max(self.updated_at, time.time())
-        if summary is not None:
-            self.summary = summary
-            self.ended = summary.ended
-
-    def info(self, run: str) -> RunInfo:
-        return RunInfo(
-            run, len(self.events), self.summary, self.owner, self.session, self.started_at, self.updated_at,
-            str(self.number),
-        )  # fmt: skip
-
-
-def _session_info(name: str, owner: str | None, runs: list[tuple[str, _Run]]) -> SessionInfo:
-    """`runs` are those of the session, newest first."""
-    last, newest = runs[0]
-    started_at = min(stored.started_at for _, stored in runs)
-    updated_at = max(stored.updated_at for _, stored in runs)
-    return SessionInfo(name, owner, len(runs), last, started_at, updated_at, str(newest.number))
+        self.info = replace(
+            self.info,
+            length=len(self.events),
+            summary=summary or self.info.summary,
+            updated_at=max(self.info.updated_at, time.time()),
+        )
+        self.ended = self.info.summary.ended

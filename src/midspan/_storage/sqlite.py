@@ -62,8 +62,6 @@ class SqliteJournal:
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise ConfigError(f"unknown synchronous={synchronous!r}; known values: full, normal")
-        if not isinstance(path, str | os.PathLike):
-            raise ConfigError(f"SqliteJournal: path must be the path of a file, got {path!r:.80}")
         if os.fspath(path) == ":memory:":
             raise ConfigError("SqliteJournal needs the path of a file; use MemoryJournal for memory")
         # Absolute, because the program may change its directory before the file is opened.
@@ -93,8 +91,8 @@ class SqliteJournal:
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
         check_run(run)
-        check_range(from_seq, limit)
-        return await self._read(lambda connection: sqlite_file.read(connection, run, from_seq, limit))
+        most = check_range(from_seq, limit)
+        return await self._read(lambda connection: sqlite_file.read(connection, run, from_seq, most))
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         check_run(run)
@@ -125,17 +123,17 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        check_range(0, limit)
+        most = check_range(0, limit)
         before = check_filter(after, state)
         filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._read(lambda connection: sqlite_file.list_runs(connection, filters, limit))
+        return await self._read(lambda connection: sqlite_file.list_runs(connection, filters, most))
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        check_range(0, limit)
+        most = check_range(0, limit)
         before = check_filter(after, None)
-        return await self._read(lambda connection: sqlite_file.list_sessions(connection, before, owner, limit))
+        return await self._read(lambda connection: sqlite_file.list_sessions(connection, before, owner, most))
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""

@@ -55,7 +55,6 @@ CREATE TABLE events (
 _MAX_LOG_BYTES = 64 * 2**20
 _PAGE_BYTES = 2**16
 _PAGE_EVENTS = 256
-_MAX_INTEGER = 2**63 - 1
 _CREATING = threading.Lock()
 
 
@@ -198,14 +197,11 @@ def find(connection: sqlite3.Connection, run: str) -> _Row | None:
 _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 
 
-def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
+def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int) -> NumberedEvents | JournalError:
     row = find(connection, run)
     if row is None:
         return UnknownRunError(run)
-    if from_seq >= row.length:
-        return []
-    most = row.length if limit is None else min(limit, row.length)
-    return connection.execute(_EVENTS, (row.id, from_seq, most)).fetchall()
+    return connection.execute(_EVENTS, (row.id, min(from_seq, row.length), limit)).fetchall()
 
 
 class Page(NamedTuple):
@@ -220,40 +216,41 @@ class Page(NamedTuple):
 def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
     """The next events for a watcher, limited in memory."""
     row = find(connection, run)
-    if row is None:
+    if row is None or known_id not in (None, row.id):  # not created yet; or deleted, and perhaps created again
         return Page(known_id, [], known_id is not None)
-    if known_id is not None and row.id != known_id:  # deleted, and another run of this name was created
-        return Page(known_id, [], True)
-    if from_seq >= row.length:
-        return Page(row.id, [], row.ended)
     events: NumberedEvents = []
     size = 0
-    for seq, body in connection.execute(_EVENTS, (row.id, from_seq, _PAGE_EVENTS)):
+    for seq, body in connection.execute(_EVENTS, (row.id, min(from_seq, row.length), _PAGE_EVENTS)):
         events.append((seq, body))
         size += len(body)
         if size >= _PAGE_BYTES:
             break
-    return Page(row.id, events, row.ended and from_seq + len(events) == row.length)
+    return Page(row.id, events, row.ended and from_seq + len(events) >= row.length)
 
 
-_INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, id FROM runs"
+_INFO = (
+    "SELECT run, length, summary, owner, session, started_at, max(started_at, updated_at), CAST(id AS TEXT) FROM runs"
+)
 
 
 def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
-    row = connection.execute(f"{_INFO} WHERE run = ?", (run,)).fetchone()
-    return UnknownRunError(run) if row is None else _info(row)
+    infos = list_runs(connection, {"run = ?": run}, 1)
+    return infos[0] if infos else UnknownRunError(run)
 
 
-def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int | None) -> Runs:
+def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int) -> Runs:
     """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
     used = {condition: value for condition, value in filters.items() if value is not None}
     where = f" WHERE {' AND '.join(used)}" if used else ""
-    query = f"{_INFO}{where} ORDER BY id DESC LIMIT ?"
-    return [_info(row) for row in connection.execute(query, (*used.values(), _most(limit)))]
+    rows = connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), limit))
+    return [
+        RunInfo(run, length, msgspec.json.decode(summary, type=RunSummary), *others)
+        for run, length, summary, *others in rows
+    ]
 
 
 _SESSIONS = """
-SELECT grouped.session, grouped.owner, count, run, first, last, newest FROM (
+SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS TEXT) FROM (
     SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
     FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
 ) AS grouped JOIN runs ON runs.id = newest
@@ -261,23 +258,9 @@ WHERE :before IS NULL OR newest < :before ORDER BY newest DESC LIMIT :limit
 """
 
 
-def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int | None) -> Sessions:
-    return [
-        SessionInfo(session, owner, runs, last_run, started_at, updated_at, str(id))
-        for session, owner, runs, last_run, started_at, updated_at, id in connection.execute(
-            _SESSIONS, {"owner": owner, "before": before, "limit": _most(limit)}
-        )
-    ]
-
-
-def _most(limit: int | None) -> int:
-    return -1 if limit is None else min(limit, _MAX_INTEGER)
-
-
-def _info(row: tuple[str, int, bytes, str | None, str | None, float, float, int]) -> RunInfo:
-    run, length, summary, owner, session, started_at, updated_at, id = row
-    decoded = msgspec.json.decode(summary, type=RunSummary)
-    return RunInfo(run, length, decoded, owner, session, started_at, max(started_at, updated_at), str(id))
+def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int) -> Sessions:
+    rows = connection.execute(_SESSIONS, {"owner": owner, "before": before, "limit": limit})
+    return [SessionInfo(*row) for row in rows]
 
 
 def delete(connection: sqlite3.Connection, run: str) -> bool:
@@ -289,12 +272,11 @@ def delete(connection: sqlite3.Connection, run: str) -> bool:
     return True
 
 
-_CANNOT_USE_FILE = {
+_CANNOT_USE_FILE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+_MESSAGES = {
     sqlite3.SQLITE_NOTADB: "{path} is not an SQLite database; give the path of a journal or of a new file",
     sqlite3.SQLITE_CANTOPEN: "cannot open {path}; its directory must exist and be writable",
     sqlite3.SQLITE_READONLY: "cannot write to {path}; the file and its directory must be writable",
-}
-_FAILED = {
     sqlite3.SQLITE_FULL: "no space left for {path}; nothing was stored",
     sqlite3.SQLITE_BUSY: "{path} was locked by another process for too long; try again",
     sqlite3.SQLITE_CORRUPT: "{path} is damaged; restore a copy, or try `sqlite3 FILE .recover`",
@@ -309,9 +291,8 @@ def translated(error: Exception, path: Path) -> MidspanError:
         translation: MidspanError = type(error)(*error.args)
     elif code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
         translation = ConfigError(f"{path} is a directory; pass the path of a file, for example {path / 'runs.db'}")
-    elif code in _CANNOT_USE_FILE:
-        translation = ConfigError(_CANNOT_USE_FILE[code].format(path=path))
     else:
-        translation = JournalError(_FAILED.get(code, "{path} failed: {error}").format(path=path, error=error))
+        message = _MESSAGES.get(code, "{path} failed: {error}").format(path=path, error=error)
+        translation = ConfigError(message) if code in _CANNOT_USE_FILE else JournalError(message)
     translation.__cause__ = error
     return translation

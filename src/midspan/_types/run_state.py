@@ -96,8 +96,8 @@ class RunState(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, history: History) -> "RunState":
         """Return the state at the start of a run. Calls at the end of the history that have no results come first."""
-        last = history[-1] if len(history) else None
-        return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
+        messages = history.messages
+        return cls(history, calls=messages[-1].calls if messages and messages[-1].role == "model" else ())
 
     @classmethod
     def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
@@ -125,11 +125,11 @@ class RunState(Struct, frozen=True, gc=False):
             refused_turns=self.refused_turns if self.tools_withdrawn is event.tools_withdrawn else 0,
         )
 
-    def _after_retry(self, event: TurnRetry) -> "RunState":
+    def after_retry(self, event: TurnRetry) -> "RunState":
         history = self.history if event.message is None else self.history.append(event.message)
         return replace(self, history=history, failed_turns=self.failed_turns + 1)
 
-    def _after_end(self, event: RunEnd) -> "RunState":
+    def after_end(self, event: RunEnd) -> "RunState":
         if event.error is not None:
             return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
         # A message that replaces the answer becomes part of the conversation.
@@ -160,24 +160,21 @@ class RunState(Struct, frozen=True, gc=False):
     def after_call(self, event: ToolEnd) -> "RunState":
         result = event.result
         run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
-        limit, has_run_call = self.limit, self.has_run_call or self.turn > 0
+        limit, has_run_call, is_refused = self.limit, self.has_run_call or self.turn > 0, False
         if result.notes:
+            is_refused = run.is_refused
             has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
-            limit = limit or (result.meta.get("limit") if run.is_refused else None)
+            limit = limit or (result.meta.get("limit") if is_refused else None)
         runs = self.ended + (run,)  # noqa: RUF005 - unpacking costs more
         if len(runs) < len(self.calls):
             return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
         results: tuple[ToolResult, ...] = (result,)
+        final = result if result.is_final else None
         if len(runs) > 1:
             runs = tuple(sorted(runs, key=lambda run: run.index))
             results = tuple([run.result for run in runs])
-        final: ToolResult | None = None
-        refused = 0
-        for result in results:
-            if result.is_final and final is None:
-                final = result
-            if result.notes and not REFUSED.isdisjoint(result.notes):
-                refused += 1
+            final = next((result for result in results if result.is_final), None)
+            is_refused = all(run.is_refused for run in runs)
         return replace(
             self,
             history=self.history.append(Message("user", results)),
@@ -186,7 +183,7 @@ class RunState(Struct, frozen=True, gc=False):
             tool_runs=self.tool_runs + runs,
             limit=limit,
             has_run_call=has_run_call,
-            refused_turns=self.refused_turns + 1 if refused == len(results) else 0,
+            refused_turns=self.refused_turns + 1 if is_refused else 0,
             final_result=final,
         )
 
@@ -219,9 +216,9 @@ _CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
     RunStart: RunState._after_start,
     TurnStart: RunState.after_request,
     TurnEnd: RunState.after_response,
-    TurnRetry: RunState._after_retry,
+    TurnRetry: RunState.after_retry,
     ToolEnd: RunState.after_call,
-    RunEnd: RunState._after_end,
+    RunEnd: RunState.after_end,
 }
 """The events that change the state of a run."""
 

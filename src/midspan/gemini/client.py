@@ -1,8 +1,8 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from midspan._http.messages import origin_of
@@ -13,25 +13,22 @@ from midspan._types.specs import Limits
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.output import requested_type
-from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
+from midspan.gemini.request import AutoOptions, Contents, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.gemini.tools import ToolLike
-from midspan.gemini.types import describe
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, check_options, connect
+from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, duration
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import check_model
+from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import Proto, dump, load
+from midspan.providers.gemini.proto import dump, load
 from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
     from midspan._loop.background_runs import BackgroundRuns, View
     from midspan.gemini.auto import AutoResponse
-
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class AsyncClient(ClosedOnExit):
@@ -40,12 +37,11 @@ class AsyncClient(ClosedOnExit):
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
-        check_options("AsyncClient", hidden)
-        check_model(model)
         self.model = model
-        self.api = connect(**hidden)
+        self.api = connect(hidden)
+        self.api.endpoint.model(model)  # raises an error for an invalid name
+        warn_if_retired(model)
         self.caches = AsyncCaches(self.api, self.resolve)
-        self._models: dict[str, tuple[str, Capabilities]] = {}
 
     def __repr__(self) -> str:
         api = getattr(self, "api", None)
@@ -57,7 +53,7 @@ class AsyncClient(ClosedOnExit):
     ) -> GenerateContentResponse:
         """Send a request and return the whole response."""
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
@@ -85,7 +81,7 @@ class AsyncClient(ClosedOnExit):
             agent, history, form = prepare(self, contents, auto)
             return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         return AsyncResponseStream(self._stream(path, body, capabilities.api, requested_type(options)))
 
     async def _stream(
@@ -152,7 +148,7 @@ class AsyncClient(ClosedOnExit):
     ) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         if capabilities.api is Api.DEVELOPER and options:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
@@ -166,42 +162,13 @@ class AsyncClient(ClosedOnExit):
 
     def resolve(self, model: str | None) -> tuple[str, Capabilities]:
         """Return the path of a model, and what it accepts."""
-        name = self.model if model is None else model
-        if not isinstance(name, str):
-            raise ConfigError(f"{describe(name)} is not a valid model name")
-        if name not in self._models:
-            endpoint = self.api.endpoint
-            self._models[name] = endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
-        return self._models[name]
+        name, endpoint = self.model if model is None else model, self.api.endpoint
+        return endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
 
     async def aclose(self) -> None:
         if "_runs" in self.__dict__:
             await self.__dict__.pop("_runs").aclose()
         await self.api.aclose()
-
-
-def _fields(capabilities: Capabilities, options: Mapping[str, Any]) -> RequestFields:
-    """Return the encoded fields beside the contents; in a loop they are the same for every request."""
-    items = [(name, tuple(value) if type(value) is list else value) for name, value in options.items()]
-    key = tuple((name, type(value), value) for name, value in items)  # the type, because True equals 1
-    try:
-        hash(key)
-        is_constant = all(_is_constant(value) for _, value in items)
-    except TypeError:  # for example, metadata of Annotated
-        is_constant = False
-    return _cached_fields(capabilities, key) if is_constant else request_fields(capabilities, **options)
-
-
-def _is_constant(value: Any) -> bool:
-    """Whether a value cannot be changed in place; functions and types are not changed either."""
-    if type(value) is tuple:
-        return all(map(_is_constant, value))
-    return type(value) in _SCALARS or (callable(value) and not isinstance(value, Proto))
-
-
-@lru_cache(maxsize=64)
-def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
-    return request_fields(capabilities, **{name: value for name, _, value in key})
 
 
 class Client:
@@ -210,7 +177,6 @@ class Client:
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)
         del connection
-        check_options("Client", hidden)
         self.aio = AsyncClient(model, **hidden)
         self.caches = Caches(self.aio.caches)
 
@@ -316,7 +282,7 @@ class AsyncCaches:
         fields = request_fields(
             capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
         )
-        head = dump(wire.CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=display_name))
+        head = dump(wire.CachedContent(model=path, ttl=duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
         created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
         return load(wire.CachedContent, created)
@@ -330,7 +296,7 @@ class AsyncCaches:
 
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
-        body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
+        body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
         return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
 
     async def delete(self, name: str | wire.CachedContent) -> None:
@@ -339,12 +305,6 @@ class AsyncCaches:
     async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
         path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
         return await self._api.call(method, path + query, body)
-
-
-def _duration(seconds: float) -> str:
-    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
-        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {describe(seconds)}")
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 class Caches:

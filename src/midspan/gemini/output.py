@@ -11,7 +11,7 @@ import msgspec
 
 from midspan._schema.dialect import AdaptedSchema, SchemaDialect
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, SchemaError
-from midspan.gemini.types import check, check_schema, describe, to_json
+from midspan.gemini.types import check, check_schema, describe, messages_in, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.gemini.proto import Proto, from_plain
@@ -90,9 +90,8 @@ def schema_field(schema: dict[str, Any], where: str, name: str, json_name: str) 
     return {json_name if _has_unknown_fields(message) else name: schema}
 
 
-def _has_unknown_fields(schema: wire.Schema) -> bool:
-    inner = [schema.items, *(schema.properties or {}).values(), *(schema.any_of or ()), *(schema.defs or {}).values()]
-    return bool(schema.extra) or any(item is not None and _has_unknown_fields(item) for item in inner)
+def _has_unknown_fields(schema: Proto) -> bool:
+    return bool(schema.extra) or any(_has_unknown_fields(inner) for _, inner in messages_in(schema))
 
 
 def _output_type(form: Any, where: str) -> "OutputType":

@@ -11,7 +11,7 @@ from midspan._types.specs import Limits, ToolChoice
 from midspan.errors import ConfigError
 from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
-from midspan.gemini.types import check, describe, is_valid, read, set_fields, to_json
+from midspan.gemini.types import describe, is_valid, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
@@ -159,11 +159,7 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> wire.Generation
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
     merged |= output_fields(schema, json_schema, merged.get("response_mime_type"))
-    if not merged:
-        return None
-    message = from_plain(wire.GenerationConfig, to_json(merged, ""))
-    check(message, "", names=not isinstance(config, wire.GenerationConfig))
-    return message
+    return read(wire.GenerationConfig, merged, "") if merged else None
 
 
 def cache_name(cache: Any, where: str) -> str:
@@ -223,10 +219,7 @@ def _read_content(item: Any, where: str) -> wire.Content:
     if invalid := [part for part in parts if not isinstance(part, str | wire.Part | Mapping)]:
         raise ConfigError(f"{where} cannot be or contain {describe(invalid[0])}; {_EXPECTED}")
     items["parts"] = [{"text": part} if isinstance(part, str) else part for part in parts]
-    content = from_plain(wire.Content, to_json(items, where))
-    if role != "model":
-        check(content, where, names=isinstance(item, Mapping))
-    return content
+    return from_plain(wire.Content, to_json(items, where)) if role == "model" else read(wire.Content, items, where)
 
 
 def _read_role(role: Any, where: str) -> str:

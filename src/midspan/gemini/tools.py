@@ -1,6 +1,7 @@
 """Tools and tool choices that a caller passes, as messages of the API."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini.output import adapt, is_type, parameters_schema, schema_field
-from midspan.gemini.types import FunctionDeclaration, check, describe, is_valid, read, set_fields, to_json
+from midspan.gemini.types import FunctionDeclaration, describe, is_valid, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
@@ -82,9 +83,7 @@ def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.To
     if not isinstance(functions, list | tuple):
         raise ConfigError(f"{place} cannot be {describe(functions)}; pass a list of FunctionDeclaration")
     declarations = [_read_function(item, f"{place}[{at}]") for at, item in enumerate(functions)]
-    message = from_plain(wire.Tool, to_json(fields, where))
-    check(message, where, names=isinstance(tool, Mapping))
-    return replace(message, function_declarations=declarations or None)
+    return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
 
 
 def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
@@ -102,10 +101,18 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
-    from midspan.tools.function import tool_of  # loaded with the first tool
-
     if not callable(function):
         raise ConfigError(f"{describe(function)} is not a function")
+    try:
+        return _cached_declaration(function)
+    except TypeError:  # it may be unhashable
+        return _cached_declaration.__wrapped__(function)
+
+
+@lru_cache(maxsize=256)
+def _cached_declaration(function: Callable[..., Any]) -> FunctionDeclaration:
+    from midspan.tools.function import tool_of  # loaded with the first tool
+
     return _declaration_of(tool_of(function).spec)
 
 
@@ -129,9 +136,7 @@ def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
             fields |= schema_field(to_json(fields.pop(name), f"{where}.{name}"), f"{where}.{name}", name, json_name)
         if not isinstance(fields.get(json_name, {}), Mapping):
             raise ConfigError(f"{where}.{json_name} cannot be {describe(fields[json_name])}; pass a dict or a type")
-    message = from_plain(wire.FunctionDeclaration, to_json(fields, where))
-    check(message, where, names=isinstance(declaration, Mapping))
-    return message
+    return read(wire.FunctionDeclaration, fields, where)
 
 
 def read_tool_config(

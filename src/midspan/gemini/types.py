@@ -19,14 +19,13 @@ from msgspec.structs import force_setattr
 from midspan._types.parts import Blob
 from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
+from midspan.providers.gemini.capabilities import MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, known_fields, to_plain
 
 _SIMILARITY = 0.85
 """How similar an unknown name must be to a known one to count as a typo; others may be fields of a newer API."""
 _SCHEMA_KEYWORDS = frozenset(("$defs", "$ref", "examples"))
 """Keywords of JSON Schema that look like typos of the API's own keywords."""
-_SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 
 _repr = Repr()
 _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
@@ -39,9 +38,9 @@ class Schema(wire.Schema, frozen=True):
 
     def __post_init__(self) -> None:
         if self.type is None and self.any_of is None and self.ref is None:
-            raise SchemaError(f"a Schema needs a type: {', '.join(_SCHEMA_TYPES)}")
-        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in _SCHEMA_TYPES):
-            raise SchemaError(f"unknown Schema type {describe(self.type)}; use one of {', '.join(_SCHEMA_TYPES)}")
+            raise SchemaError(f"a Schema needs a type: {', '.join(SCHEMA_TYPES)}")
+        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES):
+            raise SchemaError(f"unknown Schema type {describe(self.type)}; use one of {', '.join(SCHEMA_TYPES)}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -182,7 +181,7 @@ def read(form: type[AnyProto], value: Any, where: str) -> AnyProto:
         return value
     _check_form(form, value, where)
     message = from_plain(form, to_json(value, where))
-    check(message, where, names=isinstance(value, Mapping))
+    check(message, where)
     return message
 
 
@@ -220,7 +219,7 @@ def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
     return {name: item for name, item in items.items() if item is not None and item is not msgspec.UNSET}
 
 
-def check(message: Proto, where: str, *, names: bool = True, types: bool = True) -> None:
+def check(message: Proto, where: str, *, types: bool = True) -> None:
     """Raise an error for a field that `from_plain` left in `extra`: its value has a wrong type, or its name a typo."""
     known = known_fields(type(message))
     for name, value in message.extra.items():
@@ -231,19 +230,21 @@ def check(message: Proto, where: str, *, names: bool = True, types: bool = True)
             except (msgspec.ValidationError, RecursionError) as error:
                 raise ConfigError(f"{place} cannot be {describe(value)}: {error}") from error
             raise ConfigError(f"{place} is given twice, in camelCase and in snake_case")
-        if name not in known and names and name not in _SCHEMA_KEYWORDS:
+        if name not in known and name not in _SCHEMA_KEYWORDS:
             similar = get_close_matches(name, known, 1, _SIMILARITY)
             if similar:
                 raise ConfigError(f"unknown field {name!r}{where and f' in {where}'}; did you mean {similar[0]}?")
-    for attribute in {each.attribute: None for each in known.values() if each.message is not None}:
-        for step, inner in _messages_in(getattr(message, attribute)):
-            check(inner, f"{where}.{attribute}{step}".lstrip("."), names=names, types=types)
+    for step, inner in messages_in(message):
+        check(inner, f"{where}{step}".lstrip("."), types=types)
 
 
-def _messages_in(value: Any) -> Iterator[tuple[str, Proto]]:
-    if isinstance(value, Proto):
-        yield "", value
-    elif isinstance(value, list):
-        yield from ((f"[{at}]", item) for at, item in enumerate(value))
-    elif isinstance(value, dict):
-        yield from ((f"[{name!r}]", item) for name, item in value.items())
+def messages_in(message: Proto) -> Iterator[tuple[str, Proto]]:
+    """Yield the messages within a message, each with its path."""
+    for attribute in {each.attribute: None for each in known_fields(type(message)).values() if each.message}:
+        match getattr(message, attribute):
+            case Proto() as inner:
+                yield f".{attribute}", inner
+            case list() as items:
+                yield from ((f".{attribute}[{at}]", item) for at, item in enumerate(items))
+            case dict() as items:
+                yield from ((f".{attribute}[{name!r}]", item) for name, item in items.items())

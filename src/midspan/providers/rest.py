@@ -209,7 +209,8 @@ class RestClient:
             raise self.body_too_large(len(body))
         if _log.isEnabledFor(logging.DEBUG):
             self._log_request(method, path, body, headers)
-        return HttpRequest(method, self._url(path), headers, body)
+        url = self._url(path) if self._query else f"{self._address}/{path}"
+        return HttpRequest(method, url, headers, body)
 
     def _log_request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> None:
         shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}

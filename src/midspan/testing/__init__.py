@@ -7,10 +7,10 @@ from midspan._lazy import lazy_attributes
 if TYPE_CHECKING:
     from midspan.emulator import LocalGemini as LocalGemini
     from midspan.providers.scripted import ScriptedProvider as ScriptedProvider
-    from midspan.testing.freezing import freeze as freeze
     from midspan.testing.recording import record as record
     from midspan.testing.replaying import asked as asked
     from midspan.testing.replaying import assert_replays as assert_replays
+    from midspan.testing.replaying import freeze as freeze
     from midspan.testing.replaying import replay as replay
 
 _HOMES = {
@@ -18,7 +18,7 @@ _HOMES = {
     "ScriptedProvider": "midspan.providers.scripted",
     "asked": "midspan.testing.replaying",
     "assert_replays": "midspan.testing.replaying",
-    "freeze": "midspan.testing.freezing",
+    "freeze": "midspan.testing.replaying",
     "record": "midspan.testing.recording",
     "replay": "midspan.testing.replaying",
 }

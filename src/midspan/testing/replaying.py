@@ -1,10 +1,12 @@
-"""`replay`: an agent whose runs are answered from recordings."""
+"""`replay`: an agent whose runs are answered from recordings; `freeze`: a test that replays them."""
 
 import logging
+import os
 import re
 import threading
 from collections.abc import AsyncIterator
 from itertools import zip_longest
+from keyword import iskeyword
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
-from midspan.errors import NotRecordedError
+from midspan.errors import ConfigError, NotRecordedError
 from midspan.providers.provider import Provider, WrapperProvider
 from midspan.providers.stream import collect, events_of
 from midspan.testing.format import (
@@ -77,6 +79,52 @@ def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
         difference = diff(comparable(recording.end), comparable(end))
         if difference is not None:
             raise NotRecordedError(f"the outcome differs from the recording {str(recording.path)!r} at {difference}")
+
+
+def freeze(
+    directory: str | PathLike[str], agent: str | None = None, *, output: str | PathLike[str] | None = None
+) -> str:
+    """Return the source of a pytest test that replays every run of the directory.
+
+    `agent` names the agent as `my_module:agent`; without it, the test uses a fixture called `agent`. `output` is the
+    file that the source is for: the test then finds the recordings wherever pytest is started. Without it, the source
+    has the path of the directory as it is given.
+    """
+    for recording in read_recordings(Path(directory)):
+        if recording.end is None:
+            raise ConfigError(f"the recording {str(recording.path)!r} was cut off; delete it, or record the run again")
+    location = f"Path({str(Path(directory))!r})"  # repr, so that no name of a file becomes code
+    if output is not None:
+        relative = os.path.relpath(Path(directory).resolve(), Path(output).resolve().parent)
+        location = f"Path(__file__).parent.joinpath({Path(relative).as_posix()!r})"
+    import_agent = "from midspan import Agent" if agent is None else _import(agent)
+    return _TEST.format(import_agent, location, "agent: Agent" if agent is None else "")
+
+
+def _import(agent: str) -> str:
+    module, _, variable = agent.partition(":")
+    if not all(name.isidentifier() and not iskeyword(name) for name in (*module.split("."), variable)):
+        raise ConfigError(f"agent must name a module and a variable, as 'my_module:agent', got {agent!r}")
+    return f"from {module} import {variable}" + ("" if variable == "agent" else " as agent")
+
+
+_TEST = '''\
+"""Replays recorded runs and compares their requests, calls and outcomes."""
+
+from pathlib import Path
+
+from midspan.testing import assert_replays
+
+# fmt: off
+{}
+
+RECORDINGS = {}
+# fmt: on
+
+
+def test_recorded_runs_are_the_same({}) -> None:
+    assert_replays(agent, RECORDINGS)
+'''
 
 
 class RecordingLibrary:

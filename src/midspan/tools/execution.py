@@ -166,6 +166,28 @@ def execute_here(
     return _to_tool_result(tool, call, value, changes)
 
 
+async def execute_in_this_task(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]) -> ToolResult:
+    """Run the call of an async function in the current task, without a timeout. Worker processes do so."""
+    validated = tool.parameters.validate(call.arguments)
+    if validated.problems:
+        return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+    changes = validated.changes
+    try:
+        value = await _bind(tool, validated.arguments, context)
+        if type(value) not in _PLAIN_TYPES:
+            value, notes = await _read(value, tool, monotonic())
+            changes = (*changes, *notes)
+    except ToolRaised as raised:
+        return _error_result(call, raised.error, context)
+    except asyncio.CancelledError as error:
+        if context.cancelled:
+            raise
+        return _error_result(call, error, context)
+    except Exception as error:  # noqa: BLE001 - tools are user code
+        return _error_result(call, error, context)
+    return _to_tool_result(tool, call, value, changes)
+
+
 class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 

@@ -40,6 +40,8 @@ Bind = Callable[[dict[str, Any], RunContext[Any]], tuple[tuple[Any, ...], dict[s
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 """An argument in the declaration of an effect: `account:{id}`."""
+_SPEC_OPTIONS = ("title", "read_only", "destructive", "open_world", "repeatable")
+"""Options that a spec has under the same name, with the same value."""
 _MAX_SECONDS = 1e300
 """Larger numbers cannot be added to the time of a clock."""
 
@@ -98,17 +100,9 @@ def with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
         examples = tuple(map(_example, options.get("examples", spec.examples)))
     except ConfigError as error:
         raise type(error)(f"{spec.name}: {error}") from error
-    return replace(
-        spec,
-        effects=effects,
-        examples=examples,
-        final=options.get("final", spec.final) is not False,
-        repeatable=options.get("repeatable", spec.repeatable),
-        title=options.get("title", spec.title),
-        read_only=options.get("read_only", spec.read_only),
-        destructive=options.get("destructive", spec.destructive),
-        open_world=options.get("open_world", spec.open_world),
-    )
+    final = options.get("final", spec.final) is not False
+    as_given = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
+    return replace(spec, effects=effects, examples=examples, final=final, **as_given)
 
 
 def _check_options(options: DeclaredToolOptions) -> None:
@@ -314,7 +308,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     from midspan._schema.signature import signature_of  # slow to import
 
     signature = signature_of(function, name=name, description=description)
-    binding = signature.binding
+    binding = signature.bind
     spec = ToolSpec(
         signature.name,
         signature.description,

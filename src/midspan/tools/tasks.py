@@ -108,9 +108,10 @@ def result_of(task: "asyncio.Task[Outcome]") -> Any:
 
     KeyboardInterrupt and SystemExit are raised as they are.
     """
-    if task.cancelled():  # the task cancelled itself
-        raise ToolRaised(asyncio.CancelledError())
-    succeeded, value = task.result()
+    try:
+        succeeded, value = task.result()
+    except asyncio.CancelledError as cancelled:  # the task cancelled itself
+        raise ToolRaised(cancelled) from None
     if succeeded:
         return value
     _raise_exit((succeeded, value))

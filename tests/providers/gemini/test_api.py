@@ -52,9 +52,7 @@ def test_invalid_connection_arguments_are_an_error(make: Any, arguments: dict[st
 
 @pytest.mark.parametrize("make", [Gemini, Client, AsyncClient])
 def test_unknown_argument_of_a_connection_is_named_and_shows_no_key(make: Any) -> None:
-    with pytest.raises(
-        errors.ConfigError, match=f"^{make.__name__} has no argument 'timeout'; known .* api_key"
-    ) as raised:
+    with pytest.raises(errors.ConfigError, match=r"^unknown argument 'timeout'; known .* api_key") as raised:
         make(api_key="SECRET-KEY", timeout=1)
     ours = raised.value.__traceback__.tb_next  # type: ignore[union-attr]  # after the frame of this test
     frames = traceback.StackSummary.extract(traceback.walk_tb(ours), capture_locals=True).format()

@@ -273,3 +273,11 @@ def test_an_invalid_ttl_is_an_error() -> None:
 def test_a_provider_without_caches_is_an_error_when_it_is_wrapped(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"Cached\(Gemini\(model\)\)"):
         Cached(wrong)
+
+
+def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:
+    with Agent(
+        Cached(Gemini(api_key="k", base_url=server.url), ttl_seconds=2_000_000), tools=[add], system=LONG
+    ) as asker:
+        asker.run_sync("hi")
+    assert server.made[0]["ttl"] == "2000000s"

@@ -604,3 +604,22 @@ def test_media_of_a_result_is_read() -> None:
 def test_a_message_keeps_the_given_bytes() -> None:
     content = b'{"role":"user","parts":[{"text":"x"}]}'
     assert decode.message(content) == Message("user", (Text("x"),), ProviderData("gemini", Raw(content)))
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"fileData": {"file_uri": "gs://x", "mime_type": "image/png"}}, Blob("image/png", url="gs://x")),
+        ({"inline_data": {"mimeType": "image/png", "data": "AA=="}}, Blob("image/png", "AA==")),
+    ],
+)
+def test_media_in_snake_case_is_read(part: dict[str, Any], expected: Blob) -> None:
+    message = decode.message(json.dumps({"role": "user", "parts": [part]}).encode())
+    assert plain(*message.parts) == [expected]
+
+
+@pytest.mark.parametrize("part", [{"fileData": {"mimeType": "image/png"}}, {"functionCall": {"name": "f", "id": 5}}])
+def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(part: dict[str, Any]) -> None:
+    (kept,) = decoded(answer(part)).message.parts
+    assert isinstance(kept, Opaque)
+    assert json.loads(raw_of(kept)) == part

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from midspan._http.retry import Clock
 from midspan.emulator.gemini.contents import check_each, count_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.models import Models, Target, not_found, page_of
+from midspan.emulator.gemini.models import ModelRules, Models, not_found, page_of, rules_of
 from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.tools import check_declarations
@@ -62,22 +62,22 @@ class Caches:
                 return {}
         return None
 
-    def for_request(self, name: str, target: Target) -> Cache:
+    def for_request(self, name: str, rules: ModelRules) -> Cache:
         """Return the cache that a request names, if it is for this model."""
-        cache = self._get(name, target.api)
-        if cache.model != target.model:
+        cache = self._get(name, rules.api)
+        if cache.model != rules.name:
             raise invalid(
-                f"Model used by GenerateContent request (models/{target.model}) and CachedContent "
+                f"Model used by GenerateContent request (models/{rules.name}) and CachedContent "
                 f"(models/{cache.model}) has to be the same."
             )
         return cache
 
     def _create(self, prefix: str, route: Route, body: bytes) -> dict[str, Any]:
-        content = read(CachedContent, body, Target.of("", route))
-        target = self._target(content.model, route)
+        content = read(CachedContent, body, rules_of("", route.api, route.version))
+        rules = self._rules(content.model, route)
         contents = content.contents or []
         check_each(contents, route.api)
-        check_declarations(content.tools or (), target.family)
+        check_declarations(content.tools or (), rules)
         tokens = count_tokens([*contents, *([content.system_instruction] if content.system_instruction else [])])
         if tokens < _MIN_TOKENS:
             raise invalid(
@@ -94,12 +94,12 @@ class Caches:
             "usageMetadata": {"totalTokenCount": tokens},
             **({} if content.display_name is None else {"displayName": content.display_name}),
         }
-        self._caches[f"{prefix}{number}"] = Cache(content, target.model, tokens, expires, description)
+        self._caches[f"{prefix}{number}"] = Cache(content, rules.name, tokens, expires, description)
         return description
 
     def _update(self, name: str, route: Route, body: bytes) -> dict[str, Any]:
         cache = self._get(name, route.api)
-        content = read(CachedContent, body, Target.of("", route))
+        content = read(CachedContent, body, rules_of("", route.api, route.version))
         if content.contents is not None or content.tools is not None or content.system_instruction is not None:
             raise invalid("Only ttl and expire_time of a CachedContent can be updated.")
         now = self._now()
@@ -108,15 +108,15 @@ class Caches:
         self._caches[name] = replace(cache, expires=expires, description=description)
         return description
 
-    def _target(self, model: str | None, route: Route) -> Target:
+    def _rules(self, model: str | None, route: Route) -> ModelRules:
         if not model:
             raise invalid("* CreateCachedContentRequest.cached_content.model: model is required\n")
         name = model.rsplit("/", 1)[-1]
         route = replace(route, collection="models", name=name, method="createCachedContent")
-        target = Target.of(self._models.require(route), route)
-        if not target.family.capabilities.explicit_cache:
+        rules = self._models.require(route)
+        if not rules.capabilities.explicit_cache:
             raise not_found(f"models/{name}", route)
-        return target
+        return rules
 
     def _get(self, name: str, api: Api) -> Cache:
         cache = self._caches.get(name)

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
-from midspan.emulator.gemini.models import Family
+from midspan.emulator.gemini.models import MAX_TOKENS, ModelRules
+from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import SKIP_SIGNATURE
 from midspan.providers.gemini.wire import Content, FunctionCall, FunctionResponse, Part
 
-_MAX_TOKENS = 1_048_576
 CALL_TOKENS = 8
 _FILE_TOKENS = 258
 _ROLES = ("user", "model", "function", "tool")
@@ -51,7 +51,6 @@ _PREFIX_BASE64 = b64encode(_PREFIX).decode()
 _NONCE_SIZE = 10
 _TAG_SIZE = 17
 """Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
-_FROM_URLSAFE = str.maketrans("-_", "+/")
 
 _INVALID = "Invalid thought signature."
 _DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
@@ -99,23 +98,23 @@ def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
         raise invalid(f"Unsupported MIME type: {file.mime_type}")
 
 
-def check_together(contents: Sequence[Content], family: Family, *, strict_signatures: bool = False) -> None:
+def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_signatures: bool = False) -> None:
     """Check what contents must be together, if each of them is valid."""
-    check_size(contents, family.capabilities.api)
-    _check_order(contents, family)
-    _check_signatures(contents, family, strict=strict_signatures)
+    check_size(contents, rules.api)
+    _check_order(contents, rules)
+    _check_signatures(contents, rules, strict=strict_signatures)
     for index, content in enumerate(contents):
         for at, part in enumerate(content.parts or ()):
             if part.function_response is not None and part.function_response.parts:
-                _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", family)
+                _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", rules)
 
 
 def check_size(contents: Sequence[Content], api: Api) -> None:
     if not contents:
         raise invalid(_NO_CONTENTS[api])
     tokens = count_tokens(contents)
-    if tokens > _MAX_TOKENS:
-        raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({_MAX_TOKENS}).")
+    if tokens > MAX_TOKENS:
+        raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MAX_TOKENS}).")
 
 
 def count_tokens(contents: Sequence[Content]) -> int:
@@ -155,27 +154,27 @@ def _turn_of(content: Content) -> _Turn:
     )
 
 
-def _turns(contents: Sequence[Content], family: Family) -> list[_Turn]:
+def _turns(contents: Sequence[Content], rules: ModelRules) -> list[_Turn]:
     turns: list[_Turn] = []
     for turn in map(_turn_of, contents):
         last = turns[-1] if turns else None
-        # Every family accepts a model turn in several contents: clients send each chunk of a stream back as one.
-        if last is not None and last.is_model is turn.is_model and (turn.is_model or family.joins_user_contents):
+        # Every model accepts a turn of the model in several contents: clients send each chunk of a stream back as one.
+        if last is not None and last.is_model is turn.is_model and (turn.is_model or rules.joins_user_contents):
             turns[-1] = _Turn(turn.is_model, last.calls + turn.calls, last.results + turn.results)
         else:
             turns.append(turn)
     return turns
 
 
-def _check_order(contents: Sequence[Content], family: Family) -> None:
+def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
     """Check that calls follow the user, that the next turn has one result for each, and that the user is last."""
     unanswered: _Turn | None = None
     is_after_model = True
-    for turn in _turns(contents, family):
-        if unanswered is not None and (turn.results or not family.accepts_unanswered_calls):
+    for turn in _turns(contents, rules):
+        if unanswered is not None and (turn.results or not rules.accepts_unanswered_calls):
             if len(turn.results) != unanswered.open_calls:
                 raise invalid(_WRONG_COUNT)
-            if family.checks_ids:
+            if rules.checks_ids:
                 _check_ids(unanswered, turn.results)
         elif unanswered is None and turn.results and not turn.is_model:
             raise invalid(_RESULTS_OUT_OF_ORDER)
@@ -185,7 +184,7 @@ def _check_order(contents: Sequence[Content], family: Family) -> None:
         is_after_model = turn.is_model
     if unanswered is not None:
         raise invalid(_WRONG_COUNT)
-    if is_after_model and not family.accepts_prefill:
+    if is_after_model and not rules.accepts_prefill:
         raise invalid(_MODEL_LAST)
 
 
@@ -206,9 +205,9 @@ def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
         open_calls.remove(call)
 
 
-def _check_signatures(contents: Sequence[Content], family: Family, *, strict: bool) -> None:
+def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict: bool) -> None:
     """Check the signatures on calls, and that each step of the current turn has one on its first call."""
-    start = _start_of_current_turn(contents) if family.requires_signatures else len(contents)
+    start = _start_of_current_turn(contents) if rules.requires_signatures else len(contents)
     for index, content in enumerate(contents):
         signed = [(part.function_call, part.thought_signature) for part in content.parts or () if part.function_call]
         for at, (call, signature) in enumerate(signed):
@@ -253,7 +252,7 @@ def signature_error(signature: str, call: FunctionCall, *, is_first: bool, stric
     if not signature.startswith(_PREFIX_BASE64):
         is_dummy = signature.rstrip("=") in (*_DUMMIES, *_DUMMIES_BASE64)
         return _INVALID if strict and not is_dummy else None
-    data = b64decode(signature.translate(_FROM_URLSAFE) + "=" * (-len(signature) % 4))
+    data = b64decode(standard_base64(signature))
     signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
     if len(tag) != _TAG_SIZE:
         return "Corrupted thought signature."
@@ -283,8 +282,8 @@ def _canonical(value: Any) -> Any:
     return value
 
 
-def _check_files(result: FunctionResponse, path: str, family: Family) -> None:
-    if not family.capabilities.media_in_results:
+def _check_files(result: FunctionResponse, path: str, rules: ModelRules) -> None:
+    if not rules.capabilities.media_in_results:
         raise invalid(
             "Unable to submit request because `function_response.parts` is not supported for this model. Learn more: "
             "https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling"
@@ -297,7 +296,7 @@ def _check_files(result: FunctionResponse, path: str, family: Family) -> None:
         names.add(file.display_name)
     for name in _references(result.response):
         # The Developer API does not find a display name even if there is one.
-        if family.capabilities.api is Api.DEVELOPER or name not in names:
+        if rules.api is Api.DEVELOPER or name not in names:
             raise invalid(f"The $ref `{name}` in {path}.response does not match to a display_name of its parts.")
 
 

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
-from midspan.emulator.gemini.models import Target
+from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.tools import declarations_in
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError
-from midspan.providers.gemini.encode import signature_of
+from midspan.providers.gemini.encode import encode_blob, signature_of
 from midspan.providers.gemini.wire import (
     Content,
     FunctionCallingConfig,
@@ -26,7 +26,7 @@ from midspan.providers.gemini.wire import (
 class Conversation(Struct, frozen=True):
     """A request that the API accepts."""
 
-    target: Target
+    rules: ModelRules
     request: GenerateContentRequest
     """With the contents, tools and system instruction of the cache that it names."""
     prompt_tokens: int
@@ -34,7 +34,7 @@ class Conversation(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        return self.target.family.name
+        return self.rules.name
 
     @property
     def contents(self) -> tuple[Content, ...]:
@@ -136,16 +136,12 @@ def to_part(part: PartLike) -> dict[str, Any]:
     signature = signature_of(part) if isinstance(part, Part) else None
     signed = {"thoughtSignature": signature} if signature else {}
     match part:
-        case Text():
-            return {"text": part.text, **signed}
-        case Thought():
-            return {"text": part.text, "thought": True, **signed}
+        case Text() | Thought():
+            return {"text": part.text, **({"thought": True} if isinstance(part, Thought) else {}), **signed}
         case ToolCall():
             return {**call(part.name, **part.arguments), **signed}
-        case Blob(url=None):
-            return {"inlineData": {"mimeType": part.media_type, "data": part.base64}, **signed}
         case Blob():
-            return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}, **signed}
+            return {**encode_blob(part), **signed}
     raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
 
 

@@ -9,6 +9,7 @@ from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
 from midspan.emulator.gemini.conversation import Answer, Conversation
 from midspan.emulator.gemini.route import Route
+from midspan.emulator.http import EVENT_STREAM, JSON, LAST_CHUNK, Reply, Step, Wait, chunk, head
 
 Document = dict[str, Any]
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -57,21 +58,21 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
 
 def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> list[Document]:
     """Return the parts with the ids and signatures that the model sends."""
-    family = conversation.target.family
+    rules = conversation.rules
     thinks = bool(conversation.functions) and conversation.thinking_config.thinking_budget != 0
-    signs = family.sends_signatures and (family.requires_signatures or thinks)
+    signs = rules.sends_signatures and (rules.requires_signatures or thinks)
     parts: list[Document] = []
     for part in answer.parts:
         call = part.get("functionCall")
         framed = dict(part)
         if call is not None:
-            if family.sends_ids and not call.get("id"):
+            if rules.sends_ids and not call.get("id"):
                 framed["functionCall"] = {"id": numbering.call_id(), **call}
             if signs and "thoughtSignature" not in part:
                 framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
             signs = False  # only the first of parallel calls is signed
         parts.append(framed)
-    if signs and family.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
+    if signs and rules.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
         parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
     return parts
 
@@ -133,3 +134,15 @@ def frames_of(documents: list[Document], route: Route) -> list[bytes]:
         return [b"data: %b\r\n\r\n" % document for document in encoded]
     *others, last = [b"%b%b" % (b"," if at else b"[", document) for at, document in enumerate(encoded)]
     return [*(other + b"\r\n" for other in others), last + b"]"]
+
+
+def reply_of(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:
+    """Return the reply that sends the frames, with the waits of the answer; `size` is that of an unstreamed body."""
+    delay: Reply = [Wait(answer.delay_seconds)] if answer.delay_seconds else []
+    if not route.is_streaming:
+        return [*delay, head(200, JSON, f"Content-Length: {size}"), *steps]
+    if answer.gap_seconds:
+        steps = [item for step in steps for item in (step, Wait(answer.gap_seconds))][:-1]
+    chunks: list[Step] = [chunk(step) if isinstance(step, bytes) else step for step in steps]
+    content_type = EVENT_STREAM if route.is_sse else JSON
+    return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]

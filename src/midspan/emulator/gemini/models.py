@@ -38,6 +38,7 @@ _ALIAS = re.compile(r"gemini-(flash|flash-lite|pro)-latest")
 _STABLE_VERSION = re.compile(r"-\d{3}$")
 _PREVIEW_VERSION = re.compile(r"-(?:latest|(?:preview|exp)(?:-\d\d-(?:\d\d|\d{4})|-\d{4})?)$")
 _PAGE_SIZE = 50
+MAX_TOKENS = 1_048_576
 
 
 def exists(model: str, version: str = "v1beta", *, retired: bool = False) -> bool:
@@ -52,10 +53,12 @@ def exists(model: str, version: str = "v1beta", *, retired: bool = False) -> boo
     return retired and (name in _ALL or base in _ALL)
 
 
-class Family(Struct, frozen=True, kw_only=True):
+class ModelRules(Struct, frozen=True, kw_only=True):
     """How the server treats one model behind one API; what clients must know is in `capabilities`."""
 
     name: str
+    version: str
+    """Of the API."""
     capabilities: Capabilities
     joins_user_contents: bool
     """Adjacent user contents count as one turn, so results may be spread over several of them."""
@@ -73,9 +76,13 @@ class Family(Struct, frozen=True, kw_only=True):
     max_candidates: int
     max_declarations: int = 512
 
+    @property
+    def api(self) -> Api:
+        return self.capabilities.api
+
 
 @lru_cache(maxsize=256)
-def family_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Family:
+def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> ModelRules:
     """Return what is known of a model; an unknown one is treated like the newest."""
     name = model.rsplit("/", 1)[-1].lower()
     generation = generation_of(name)
@@ -83,8 +90,9 @@ def family_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> 
     thinks = bool(known.thinking_levels or known.thinking_budget)
     # https://github.com/googleapis/js-genai/issues/1609; Vertex accepts several candidates.
     has_candidates = (1, 5) <= generation < (3, 0) or (generation >= (3, 0) and api is Api.VERTEX)
-    return Family(
+    return ModelRules(
         name=name,
+        version=version,
         capabilities=known,
         joins_user_contents=generation < (3, 0),
         accepts_unanswered_calls=generation < (2, 5),
@@ -99,23 +107,6 @@ def family_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> 
     )
 
 
-class Target(Struct, frozen=True):
-    """The model that a request asks, the API and its version, and whether the answer is streamed."""
-
-    model: str
-    api: Api = Api.DEVELOPER
-    version: str = "v1beta"
-    is_streaming: bool = False
-
-    @classmethod
-    def of(cls, model: str, route: Route) -> "Target":
-        return cls(model, route.api, route.version, route.is_streaming)
-
-    @property
-    def family(self) -> Family:
-        return family_of(self.model, self.api, self.version)
-
-
 class Models:
     """The models of one server: those of the real API, or only the given ones."""
 
@@ -124,11 +115,11 @@ class Models:
         self._names = None if given is None else tuple(name.rsplit("/", 1)[-1] for name in given)
         self._retired = retired
 
-    def require(self, route: Route) -> str:
-        """Return the name of the model, or raise an error if the server does not have it."""
+    def require(self, route: Route) -> ModelRules:
+        """Return how the model is treated, or raise an error if the server does not have it."""
         name = route.name or ""
         if route.collection == "models" and self._has(name, route.version):
-            return name
+            return rules_of(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 
     def _has(self, name: str, version: str) -> bool:
@@ -139,14 +130,14 @@ class Models:
         return page_of("models", [self.describe(name, route) for name in names], route)
 
     def describe(self, name: str, route: Route) -> dict[str, Any]:
-        capabilities = family_of(name, route.api, route.version).capabilities
+        capabilities = rules_of(name, route.api, route.version).capabilities
         cached = ["createCachedContent"] if capabilities.explicit_cache else []
         prefix = "models/" if route.api is Api.DEVELOPER else "publishers/google/models/"
         return {
             "name": f"{prefix}{name}",
             "version": name.partition("-")[2],
             "displayName": name.replace("-", " ").title(),
-            "inputTokenLimit": 1_048_576,
+            "inputTokenLimit": MAX_TOKENS,
             "outputTokenLimit": 65_536,
             "supportedGenerationMethods": ["generateContent", "countTokens", *cached],
             "thinking": bool(capabilities.thinking_levels or capabilities.thinking_budget),

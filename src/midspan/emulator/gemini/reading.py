@@ -5,36 +5,36 @@ the API reports them together.
 """
 
 import binascii
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from midspan.emulator.gemini.errors import invalid, invalid_json
-from midspan.emulator.gemini.models import Target
-from midspan.providers.gemini.capabilities import Api
+from midspan.emulator.gemini.models import ModelRules
+from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
 from midspan.providers.gemini.proto import Field, Proto, known_fields
 
 AnyProto = TypeVar("AnyProto", bound=Proto)
 
 _MAX_VIOLATIONS = 200
 _MAX_QUOTED_CHARS = 200
-_FROM_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_FROM_URLSAFE = str.maketrans("-_", "+/")
 _TYPE_URL = "type.googleapis.com/"
 _STRUCT = f"{_TYPE_URL}google.protobuf.Struct"
 TOO_DEEP = "A FunctionDeclaration in the request exceeds the maximum allowed nesting depth."
 
-_ENUMS = {
-    place: (name, members.split())
-    for place, name, members in (
-        ("Schema.type", "Type", "TYPE_UNSPECIFIED STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL"),
-        ("FunctionCallingConfig.mode", "FunctionCallingConfig.Mode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED"),
-        (
-            "ThinkingConfig.thinking_level",
-            "ThinkingConfig.ThinkingLevel",
-            "THINKING_LEVEL_UNSPECIFIED LOW MEDIUM HIGH MINIMAL",
-        ),
-    )
+_ENUMS: dict[str, tuple[str, Sequence[str]]] = {
+    "Schema.type": ("Type", ("TYPE_UNSPECIFIED", *SCHEMA_TYPES)),
+    "FunctionCallingConfig.mode": (
+        "FunctionCallingConfig.Mode",
+        ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
+    ),
+    "ThinkingConfig.thinking_level": (
+        "ThinkingConfig.ThinkingLevel",
+        ("THINKING_LEVEL_UNSPECIFIED", "LOW", "MEDIUM", "HIGH", "MINIMAL"),
+    ),
 }
 """The name of an enum and its members in the order of their numbers. Other enum fields accept any word."""
 
@@ -56,9 +56,9 @@ _UNKNOWN = {Api.DEVELOPER: _ONLY_IN_VERTEX.split(), Api.VERTEX: _ONLY_IN_DEVELOP
 """Fields that an API does not know."""
 
 
-def read(message: type[AnyProto], body: bytes, target: Target) -> AnyProto:
+def read(message: type[AnyProto], body: bytes, rules: ModelRules) -> AnyProto:
     """Decode the body of a request."""
-    reader = _Reader(target)
+    reader = _Reader(rules)
     try:
         data = msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
         canonical = reader.message(message, data, "")
@@ -74,12 +74,12 @@ def read(message: type[AnyProto], body: bytes, target: Target) -> AnyProto:
 class _Reader:
     """Converts a message to its canonical form: camelCase names, lists where the API allows single values."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, rules: ModelRules) -> None:
         self.violations: list[tuple[str, str]] = []
-        package = "google.ai.generativelanguage" if target.api is Api.DEVELOPER else "google.cloud.aiplatform"
-        self._package = f"{_TYPE_URL}{package}.{target.version}"
-        call_ids = () if target.family.capabilities.call_ids else _CALL_IDS
-        self._unknown = {*_UNKNOWN[target.api], *call_ids}
+        package = "google.ai.generativelanguage" if rules.api is Api.DEVELOPER else "google.cloud.aiplatform"
+        self._package = f"{_TYPE_URL}{package}.{rules.version}"
+        call_ids = () if rules.capabilities.call_ids else _CALL_IDS
+        self._unknown = {*_UNKNOWN[rules.api], *call_ids}
 
     def message(self, message: type[Proto], data: dict[str, Any], path: str) -> dict[str, Any]:
         known = known_fields(message)
@@ -153,11 +153,15 @@ class _Reader:
             self.violations.append((path, message))
 
 
+def standard_base64(text: str) -> str:
+    """Return base64 in one form: clients use either alphabet, with or without padding."""
+    text = text.rstrip("=").translate(_FROM_URLSAFE)
+    return text + "=" * (-len(text) % 4)
+
+
 def _is_base64(value: Any) -> bool:
-    """Whether the API can decode a value: either alphabet, with or without padding."""
     try:
-        data = value.encode("ascii").rstrip(b"=").translate(_FROM_URLSAFE)
-        return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True) is not None
+        return binascii.a2b_base64(standard_base64(value), strict_mode=True) is not None
     except (ValueError, AttributeError):
         return False
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from midspan._schema.tree import SchemaTree
 from midspan.emulator.gemini.errors import invalid, invalid_fields
-from midspan.emulator.gemini.models import Family
+from midspan.emulator.gemini.models import ModelRules
 from midspan.errors import SchemaError
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
@@ -38,17 +38,17 @@ _TOO_MANY_STATES = (
 )
 
 
-def check_declarations(tools: Sequence[Tool], family: Family) -> None:
-    api = family.capabilities.api
+def check_declarations(tools: Sequence[Tool], rules: ModelRules) -> None:
+    api = rules.api
     declared = [
         (f"tools[{index}].function_declarations[{at}]", declaration)
         for index, tool in enumerate(tools)
         for at, declaration in enumerate(tool.function_declarations or ())
     ]
-    if declared and not family.capabilities.functions:
-        raise invalid(f"Function calling is not enabled for models/{family.name}")
-    if len(declared) > family.max_declarations:
-        raise invalid(f"At most {family.max_declarations} function declarations can be specified.")
+    if declared and not rules.capabilities.functions:
+        raise invalid(f"Function calling is not enabled for models/{rules.name}")
+    if len(declared) > rules.max_declarations:
+        raise invalid(f"At most {rules.max_declarations} function declarations can be specified.")
     errors = [error for path, declaration in declared for error in _declaration_errors(declaration, path, api)]
     if errors:
         raise invalid_fields(errors, api)
@@ -120,27 +120,27 @@ def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, st
         yield from schema_errors(inner, f"{path}.any_of[{at}]", api)
 
 
-def check_tools(tools: Sequence[Tool], config: ToolConfig, family: Family, *, is_streaming: bool) -> None:
+def check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
     """Check tools of different kinds together, and the config."""
     names = [declaration.name for declaration in declarations_in(tools)]
     calling = config.function_calling_config or FunctionCallingConfig()
     shows_calls = config.include_server_side_tool_invocations is True
-    if shows_calls and not family.capabilities.server_side_calls:
-        raise invalid(f"Tool call context circulation is not enabled for models/{family.name}")
+    if shows_calls and not rules.capabilities.server_side_calls:
+        raise invalid(f"Tool call context circulation is not enabled for models/{rules.name}")
     if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
-        if not family.capabilities.builtin_with_functions:
+        if not rules.capabilities.builtin_with_functions:
             raise invalid("Tool use with function calling is unsupported")
-        if family.capabilities.server_side_calls and not shows_calls:
+        if rules.capabilities.server_side_calls and not shows_calls:
             raise invalid(
                 "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
                 "calling."
             )
         if shows_calls and calling.mode == "AUTO":
             raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
-    if family.capabilities.functions:  # other models ignore the config
+    if rules.capabilities.functions:  # other models ignore the config
         _check_calling(calling, names)
     _check_schema_size(tools, calling)
-    if calling.stream_function_call_arguments and not (is_streaming and family.capabilities.streamed_arguments):
+    if calling.stream_function_call_arguments and not (is_streaming and rules.capabilities.streamed_arguments):
         raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 
 

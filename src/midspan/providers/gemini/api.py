@@ -55,6 +55,13 @@ class GeminiApi(RestClient):
         raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
 
 
+def duration(seconds: float) -> str:
+    """Return the time to live of a cache as the API writes it."""
+    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
+        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {repr(seconds)[:80]}")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
 def _response_error(response: Response, body: bytes) -> ProviderError:
     from midspan.providers.gemini.errors import parse_error  # loaded with the first error
 
@@ -80,40 +87,28 @@ class ConnectionOptions(TypedDict, total=False):
     clock: Clock | None
 
 
-def check_options(label: str, options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that no connection has. `label` is the class that got it."""
+def connect(options: Mapping[str, Any]) -> GeminiApi:
+    """Return the API that the options (`ConnectionOptions`) and the environment describe. Nothing is sent yet."""
     for name in options:
         if name not in ConnectionOptions.__annotations__:
             known = ", ".join(ConnectionOptions.__annotations__)
-            raise ConfigError(f"{label} has no argument {name!r}; known arguments of a connection: {known}")
-
-
-def connect(
-    *,
-    api_key: str | None = None,
-    vertex: bool | None = None,
-    token: GiveToken | None = None,
-    project: str | None = None,
-    location: str | None = None,
-    base_url: str | None = None,
-    version: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    transport: Transport | None = None,
-    retry: RetryPolicy | None = None,
-    clock: Clock | None = None,
-) -> GeminiApi:
-    """Return the API that the arguments and the environment describe. Nothing is sent yet."""
-    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
-    if token is not None and not callable(token):
-        raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
+            raise ConfigError(f"unknown argument {name!r}; known arguments of a connection: {known}")
+    vertex, token = options.get("vertex"), options.get("token")
     if token is not None:
+        if not callable(token):
+            raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
         if vertex is False:
             raise ConfigError("token is for Vertex; pass api_key=… for the Developer API")
         vertex = True
-    where = endpoint(vertex=vertex, base_url=base_url, version=version, project=project, location=location)
-    on_vertex = where.api is Api.VERTEX
-    auth = vertex_credentials(api_key, token) if on_vertex else developer_credentials(api_key)
-    return GeminiApi(where, auth, transport=transport, retry=retry, clock=clock, headers=headers)
+    where = endpoint(vertex=vertex, **_chosen(options, "base_url", "version", "project", "location"))
+    key = options.get("api_key")
+    key = Hidden(key) if isinstance(key, str) else key  # so that no traceback shows it
+    auth = vertex_credentials(key, token) if where.api is Api.VERTEX else developer_credentials(key)
+    return GeminiApi(where, auth, **_chosen(options, "transport", "retry", "clock", "headers"))
+
+
+def _chosen(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options.get(name) for name in names}
 
 
 class Endpoint(Struct, frozen=True):
@@ -127,6 +122,8 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
+        if not isinstance(name, str):
+            raise ConfigError(f"a model name must be a string, got {type(name).__name__}")
         name = name.strip("/ ")
         if not name or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is not a valid model name")
@@ -221,7 +218,6 @@ def developer_credentials(api_key: str | None) -> Auth:
 
 
 def _key(key: str) -> ApiKey:
-    key = Hidden(key) if isinstance(key, str) else key  # so that no traceback shows it
     if isinstance(key, str) and key.strip().startswith("auth_tokens/"):
         raise CredentialsError("this is an ephemeral token, which only Live sessions accept; pass an API key")
     return ApiKey(key, _KEY_HEADER)

@@ -21,6 +21,7 @@ from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.errors import ConfigError, InvalidRequestError, PermissionDeniedError, ProviderError
+from midspan.providers.gemini.api import duration
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import config_fields
@@ -52,11 +53,10 @@ class Cached(WrapperProvider):
     ) -> None:
         if not isinstance(gemini, Gemini):
             raise ConfigError(f"Cached needs a Gemini model, as in Cached(Gemini(model)), got {gemini!r:.80}")
-        if type(ttl_seconds) not in (int, float) or not ttl_seconds > 0:
-            raise ConfigError(f"ttl_seconds must be a positive number, got {ttl_seconds!r}")
         super().__init__(gemini)
         self._gemini = gemini
         self._ttl = ttl_seconds
+        self._duration = duration(ttl_seconds)
         self._minimum = min_tokens
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -161,9 +161,9 @@ class Cached(WrapperProvider):
     async def _create(self, fields: bytes) -> str | None:
         """Return the name of a new cache; None if the server does not create one, which is not an error."""
         api = self._gemini.api
-        head = msgspec.json.encode({"model": api.endpoint.model(self.model), "ttl": f"{self._ttl:g}s"})
+        head = msgspec.json.encode({"model": api.endpoint.model(self.model), "ttl": self._duration})
+        body = b"%b,%b" % (head[:-1], fields[1:])
         try:
-            body = b"%b,%b" % (head[:-1], fields[1:])
             return load(CachedContent, await api.call("POST", api.endpoint.resource("cachedContents"), body)).name
         except ProviderError as error:
             _log.info("the server created no cache: %s", error)
@@ -172,8 +172,8 @@ class Cached(WrapperProvider):
     async def _refresh(self, name: str | None, fields: bytes) -> str | None:
         """Extend the life of a cache; replace it if that fails."""
         path = self._gemini.api.endpoint.resource("cachedContents", name)
+        body = msgspec.json.encode({"ttl": self._duration})
         try:
-            body = msgspec.json.encode({"ttl": f"{self._ttl:g}s"})
             await self._gemini.api.call("PATCH", f"{path}?updateMask=ttl", body)
         except ProviderError as error:
             _log.info("the cache %s could not be refreshed: %s", name, error)

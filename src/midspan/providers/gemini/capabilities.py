@@ -5,7 +5,7 @@ A model that is not known is treated like the newest ones. `profile_of` says the
 
 import re
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -85,6 +85,7 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
         )
 
 
+@lru_cache(maxsize=256)
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
     """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
     name = model.rsplit("/", 1)[-1].lower()
@@ -191,14 +192,15 @@ _JSON_SCHEMA_KEYWORDS = (
     "type format description enum items prefixItems minItems maxItems minimum maximum anyOf properties "
     "additionalProperties required"
 )
-_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
+"""The types of a schema as the API writes them, in the order of their numbers."""
 
 GEMINI_PARAMETERS = SchemaDialect(
     name="gemini parameters",
     # The documented fields, without those that servers reject all the same (additionalProperties, defs, ref) and
     # without title, which makes answers worse.
     keywords=frozenset(_PARAMETER_KEYWORDS.split()),
-    types={name: name.upper() for name in _TYPES},
+    types={name.lower(): name for name in SCHEMA_TYPES},
     enum_types=frozenset({"string"}),
     # «only 'enum' and 'date-time' are supported for STRING type»
     formats={
@@ -220,7 +222,7 @@ GEMINI_PARAMETERS = SchemaDialect(
 GEMINI_JSON_SCHEMA = SchemaDialect(
     name="gemini json schema",
     keywords=frozenset(_JSON_SCHEMA_KEYWORDS.split()),
-    types={name: name for name in _TYPES},
+    types={name.lower(): name.lower() for name in SCHEMA_TYPES},
     enum_types=frozenset({"string", "number", "integer"}),
     empty_strings=False,
     functions=_FUNCTION_NAMES,

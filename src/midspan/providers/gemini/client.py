@@ -22,7 +22,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan._types.specs import ToolChoice
-from midspan.errors import ConfigError, InvalidRequestError, ProviderError
+from midspan.errors import InvalidRequestError, ProviderError
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, profile_of, successor_of
 from midspan.providers.provider import ClosedOnExit, WireRequest
@@ -51,24 +51,23 @@ class Gemini(ClosedOnExit):
     ) -> None:
         """With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls."""
         from midspan._http.messages import origin_of  # loaded with the first model, as the API is
-        from midspan.providers.gemini.api import check_options, connect
+        from midspan.providers.gemini.api import connect
 
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
-        check_options("Gemini", hidden)
         self._interactions: Any = None
         if api == "interactions":
             from midspan.providers.interactions import client as interactions  # loaded for this API only
 
             api, self._interactions = None, interactions
             hidden["headers"] = {**interactions.HEADERS, **(hidden.get("headers") or {})}
-        check_model(model)
         self._model = model
-        self.api = api or connect(**hidden)
+        self.api = api or connect(hidden)
         endpoint = self.api.endpoint
+        path = endpoint.model(model)
+        warn_if_retired(model)
         self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
-        path = endpoint.model(model)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
         self._repr = f"Gemini({model!r}, {origin_of(endpoint.base_url)!r})"
@@ -170,10 +169,8 @@ class Gemini(ClosedOnExit):
         await self.api.aclose()
 
 
-def check_model(model: str) -> None:
-    """Raise an error if this cannot be the name of a model; log a warning if the model was shut down."""
-    if not isinstance(model, str) or not model.strip() or not model.isprintable():
-        raise ConfigError(f"{model!r} is not a valid model name")
+def warn_if_retired(model: str) -> None:
+    """Log a warning if the model was shut down."""
     successor = successor_of(model)
     if successor is not None:
         _log.warning("%s was shut down; use %s", model, successor)

@@ -1,13 +1,13 @@
 """Gemini's responses as values of a run: pure functions from bytes to parts, messages and responses.
 
-Only the fields that a run needs are decoded; `responses` has all of them. Values keep the bytes of the server,
-so that these go back unchanged. `stream` reads the documents of a streamed response. Nothing here knows connections.
+Only the fields that a run needs are decoded; `wire` has all of them, and is loaded for parts that are not plain. Values
+keep the bytes of the server, so that these go back unchanged. `stream` reads the documents of a streamed response.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -32,7 +32,10 @@ from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
 from midspan.providers.gemini.partial_args import arguments_of
-from midspan.providers.gemini.proto import READ_ERRORS
+from midspan.providers.gemini.proto import READ_ERRORS, dump, known_fields, load
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 ORIGIN = "gemini"
 MakeId = Callable[[], str]
@@ -58,44 +61,6 @@ class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
 class PlainContent(Struct, forbid_unknown_fields=True, gc=False):
     parts: list[PlainPart]
     role: Literal["model"]
-
-
-class WireCall(Struct, rename="camel", gc=False):
-    name: str | None = None
-    args: Any = None
-    id: str | None = None
-    partial_args: list[dict[str, Any]] | None = None
-    will_continue: bool | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-        return bool(self.will_continue or (self.partial_args and self.partial_args[-1].get("willContinue")))
-
-
-class _WireResult(Struct, rename="camel", gc=False):
-    name: str = ""
-    response: dict[str, Any] | None = None
-    id: str | None = None
-    parts: list[Raw] | None = None
-
-
-class _WireMedia(Struct, rename="camel", gc=False):
-    mime_type: str = ""
-    data: str | None = None
-    file_uri: str | None = None
-    display_name: str | None = None
-
-
-class WirePart(Struct, rename="camel", gc=False):
-    """The fields of any part that a run needs; the part may have others."""
-
-    text: str | None = None
-    thought: bool | None = None
-    function_call: WireCall | None = None
-    function_response: _WireResult | None = None
-    inline_data: _WireMedia | None = None
-    file_data: _WireMedia | None = None
 
 
 class _WireContent(Struct, gc=False):
@@ -141,7 +106,6 @@ _read_chunk = msgspec.json.Decoder(Chunk).decode
 _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
-_read_part = msgspec.json.Decoder(WirePart).decode
 encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of a JSON object, each as its own bytes."""
@@ -230,7 +194,7 @@ def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
     return Candidate()
 
 
-ReadPart = tuple[PlainPart | WirePart, Raw]
+ReadPart = tuple["PlainPart | wire.Part", Raw]
 """The fields of a part, and its bytes."""
 
 
@@ -257,31 +221,30 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
 
 
 def read_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
-    """Read the fields of a part; one that cannot be read has none. Bytes with invalid characters are repaired."""
+    """Read the fields of a part. Bytes with invalid characters are repaired."""
     try:
         return _read_plain_part(raw), raw
     except READ_ERRORS:
+        pass
+    try:
         part = _read_any_part(raw)
-    if part is None:
+    except MalformedResponseError:
         raw = Raw(_repaired(bytes(raw)))
-        part = _read_any_part(raw) or WirePart()
-    if is_foreign and part == WirePart() and bytes(raw)[:1] == b"{":
-        # Perhaps it is in the other casing, which the API reads too: https://protobuf.dev/programming-guides/json
-        from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
-        from midspan.providers.gemini.proto import dump, load
-
-        recased = Raw(dump(load(wire.Part, raw)))
-        fields = _read_any_part(recased)
-        if fields is not None and fields != part:
-            return fields, recased
+        part = _read_any_part(raw)
+    if is_foreign and _is_object(raw) and any("_" in name for name in fields_of(raw).keys() - part.extra.keys()):
+        raw = Raw(dump(part))  # the API reads both casings: https://protobuf.dev/programming-guides/json
     return part, raw
 
 
-def _read_any_part(raw: Raw) -> WirePart | None:
-    try:
-        return _read_part(raw)
-    except READ_ERRORS:
-        return None
+def _read_any_part(raw: Raw) -> "wire.Part":
+    """Read the fields of any part; one that is not an object has none."""
+    from midspan.providers.gemini import wire  # all messages of the API, which most responses do not need
+
+    return load(wire.Part, raw) if _is_object(raw) else wire.Part()
+
+
+def _is_object(raw: Raw) -> bool:
+    return bytes(raw)[:1] == b"{"
 
 
 def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
@@ -289,22 +252,24 @@ def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
     return to_part(*read_part(raw), make_id)
 
 
-def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
+def to_part(part: "PlainPart | wire.Part", raw: Raw, make_id: MakeId) -> Part:
     """Return our value for a part. It keeps as provider data what the value itself does not say."""
     if isinstance(part, PlainPart):
         try:
             return _plain_value(part, make_id)
         except msgspec.ValidationError:
-            part = _read_part(raw)
+            part = _read_any_part(raw)
     data = ProviderData(ORIGIN, raw)
-    call, result = part.function_call, part.function_response
+    call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
-        # A call without its end is not a call.
-        return _opaque(raw) if call.is_open else _call_of(call, data, make_id)
+        # A call that has not ended, or one of whose fields cannot be read, is not a call.
+        return _opaque(raw) if is_open(call) or _is_malformed(call) else _call_of(call, data, make_id)
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
-    if part.inline_data is not None or (part.file_data is not None and part.file_data.file_uri):
-        return _blob_of(part, data)
+    if media is not None:
+        fields = fields_of(raw)
+        is_plain = len(fields) == 1 and fields_of(*fields.values()).keys() <= {"mimeType", "data", "fileUri"}
+        return _blob_of(media, None if is_plain else data)
     return _opaque(raw) if result is None else _result_of(result, data, make_id)
 
 
@@ -319,17 +284,18 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
 
 
-def _blob_of(part: WirePart, data: ProviderData) -> Blob:
-    media = part.inline_data or part.file_data
-    assert media is not None, "a part with media has one of the two"
-    fields = fields_of(data.raw)
-    is_plain = len(fields) == 1 and fields_of(*fields.values()).keys() <= {"mimeType", "data", "fileUri"}
-    return Blob(media.mime_type, media.data, media.file_uri, media.display_name, None if is_plain else data)
+def is_open(call: "wire.FunctionCall") -> bool:
+    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
-def _call_of(call: WireCall, data: ProviderData, make_id: MakeId) -> ToolCall:
+def _is_malformed(call: "wire.FunctionCall") -> bool:
+    return bool(call.extra) and not known_fields(type(call)).keys().isdisjoint(call.extra.keys() - {"args"})
+
+
+def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> ToolCall:
     """Return a call. If its arguments are not an object, it is executed only if they are the JSON text of one."""
-    id, name, arguments = call.id or make_id(), call.name or "", call.args or {}
+    id, name, arguments = call.id or make_id(), call.name or "", call.args or call.extra.get("args") or {}
     if isinstance(arguments, dict):
         return ToolCall(id, name, arguments_of(arguments, call.partial_args), None, None, data)
     text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
@@ -339,23 +305,33 @@ def _call_of(call: WireCall, data: ProviderData, make_id: MakeId) -> ToolCall:
         return ToolCall(id, name, {}, text, f"the arguments must be a JSON object: {error}", data)
 
 
+def _media_of(part: "wire.Part | wire.FunctionResponsePart") -> "wire.Blob | wire.FileData | None":
+    file = part.file_data
+    return part.inline_data or (file if file is not None and file.file_uri else None)
+
+
+def _blob_of(media: "wire.Blob | wire.FileData", data: ProviderData | None = None) -> Blob:
+    content, url = getattr(media, "data", None), getattr(media, "file_uri", None)
+    return Blob(media.mime_type or "", content, url, media.display_name, data)
+
+
 _ENVELOPES = ("error", "result", "content", "output")
 """The names under which clients put a result, because the API accepts only objects."""
 
 
-def _result_of(result: _WireResult, data: ProviderData, make_id: MakeId) -> ToolResult:
+def _result_of(result: "wire.FunctionResponse", data: ProviderData, make_id: MakeId) -> ToolResult:
     value: Any = result.response or {}
     error = value.get("error")
     # A result of several fields may have one called `error` that says that there was none.
     is_error = error is not None and (len(value) == 1 or bool(error))
     if len(value) == 1:
         value = next((value[key] for key in _ENVELOPES if key in value and (is_error or key != "error")), value)
-    media = tuple([blob for item in result.parts or () if isinstance(blob := part_of(item), Blob)])
-    return ToolResult(result.id or make_id(), result.name, value, is_error, media, provider_data=data)
+    media = tuple([_blob_of(file) for item in result.parts or () if (file := _media_of(item)) is not None])
+    return ToolResult(result.id or make_id(), result.name or "", value, is_error, media, provider_data=data)
 
 
 def _opaque(raw: Raw) -> Opaque:
-    names = [name for name in fields_of(raw) if not name.startswith("thought")] if bytes(raw)[:1] == b"{" else []
+    names = [name for name in fields_of(raw) if not name.startswith("thought")] if _is_object(raw) else []
     return Opaque(names[0] if names else "", ProviderData(ORIGIN, raw))
 
 

@@ -143,8 +143,6 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
             encoded = _encode_sent_part(part, data.raw, capabilities)
         elif is_ours and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
-        elif type(part) is ToolResult:
-            encoded = {"functionResponse": _encode_result(part, capabilities)}
         else:
             encoded = _encode_plain_part(part, capabilities)
         if encoded is None:
@@ -156,7 +154,7 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
         if type(part) is ToolResult and part.content and not capabilities.media_in_results:
-            media += map(_blob, part.media)
+            media += map(encode_blob, part.media)
     return parts + media if media else parts
 
 
@@ -196,10 +194,11 @@ def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
     if isinstance(part, ToolCall):
         call: dict[str, Any] = {"name": part.name, "args": part.arguments}
         return {"functionCall": {"id": part.id, **call} if capabilities.call_ids and _has_id(part) else call}
-    return _blob(part) if isinstance(part, Blob) else None
+    return encode_blob(part) if isinstance(part, Blob) else None
 
 
-def _blob(blob: Blob) -> dict[str, Any]:
+def encode_blob(blob: Blob) -> dict[str, Any]:
+    """Return the part for a file."""
     if blob.url is not None:
         return {"fileData": {"fileUri": blob.url, "mimeType": blob.media_type}}
     return {"inlineData": {"mimeType": blob.media_type, "data": blob.base64}}
@@ -219,7 +218,7 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     if capabilities.call_ids and not is_local_id(result.id):
         response["id"] = result.id
     if media and capabilities.media_in_results:
-        response["parts"] = [_blob(blob) for blob in media]
+        response["parts"] = [encode_blob(blob) for blob in media]
     return response
 
 

@@ -50,7 +50,7 @@ async def _list_models() -> list[str]:
 async def _models_of_api(**connection: Any) -> list["wire.Model"]:
     from midspan.providers.gemini.api import connect
 
-    api = connect(**connection)
+    api = connect(connection)
     try:
         return await list_models(api)
     finally:

@@ -6,7 +6,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -23,11 +23,12 @@ from midspan.providers.gemini.decode import (
     Chunk,
     MakeId,
     PlainContent,
+    PlainPart,
     ReadPart,
     Tokens,
-    WireCall,
     encode_json,
     fields_of,
+    is_open,
     linked,
     no_candidate,
     part_of,
@@ -41,6 +42,9 @@ from midspan.providers.gemini.decode import (
 from midspan.providers.gemini.partial_args import PartialArguments
 from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 
 class _DeltaCandidate(Struct, rename="camel", gc=False):
@@ -87,7 +91,6 @@ class StreamDecoder:
         self._calls: list[tuple[int, int, ToolCall]] = []
         """The complete calls: place in `_parts`, index of the events, value."""
         self._open: _OpenCall | None = None
-        self._open_place = self._open_index = 0
         self._chunk = Chunk()
         self._candidate = Candidate()
 
@@ -177,8 +180,7 @@ class StreamDecoder:
 
     def _add_part(self, part: ReadPart) -> list[PartEvent]:
         fields, raw = part
-        call = fields.function_call
-        if isinstance(call, WireCall):
+        if not isinstance(fields, PlainPart) and (call := fields.function_call) is not None:
             is_partial = call.partial_args is not None or call.will_continue
             if is_partial or (self._open is not None and not call.name):
                 return self._add_partial(call, raw)
@@ -204,26 +206,25 @@ class StreamDecoder:
         self._parts[place] = (call, raw)
         return [self._accumulator.add(PartEnd(index, call))]
 
-    def _add_partial(self, call: WireCall, raw: Raw) -> list[PartEvent]:
+    def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
-            self._open, self._open_index = _OpenCall(call, raw), self._accumulator.reserve()
-            self._open_place = len(self._parts)
+            self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
-        else:
-            self._open.add(call, raw)
-        return events if call.is_open else events + self._close_call()
+        self._open.add(call, raw)
+        return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        raw, self._open = self._open.complete(), None
-        value, index = part_of(raw, self._make_id), self._open_index
-        self._parts[self._open_place] = (value, raw)
+        raw, place, index = self._open.complete(), self._open.place, self._open.index
+        self._open = None
+        value = part_of(raw, self._make_id)
+        self._parts[place] = (value, raw)
         if isinstance(value, ToolCall):
-            self._calls.append((self._open_place, index, value))
+            self._calls.append((place, index, value))
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -248,15 +249,16 @@ class StreamDecoder:
 
 
 class _OpenCall:
-    """A call whose arguments are still arriving."""
+    """A call whose arguments are still arriving, its place among the parts, and the index of its events."""
 
-    def __init__(self, call: WireCall, raw: Raw) -> None:
+    def __init__(self, place: int, index: int) -> None:
+        self.place = place
+        self.index = index
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments = PartialArguments()
-        self.add(call, raw)
 
-    def add(self, call: WireCall, raw: Raw) -> None:
+    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
         """Add a part of the call. Its other fields, such as the signature, are kept."""
         fields = msgspec.json.decode(raw)
         self._call |= fields.pop("functionCall", None) or {}

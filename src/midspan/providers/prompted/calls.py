@@ -140,16 +140,15 @@ def may_be_bracket_call(scanner: Scanner) -> bool | None:
     return may_be_json_call(scanner) if in_python is None else scanner.tools.resolve(in_python[1]) is not None
 
 
+_NEXT_OBJECT = re.compile(r"\s*[,;]\s*(?={)")
+
+
 def read_bare_json(scanner: Scanner) -> Calls:
     """Read objects that cannot be anything but calls, on lines of their own."""
     calls: list[WrittenCall] = []
     while (found := _read_object(scanner)) is not None:
         calls += found
-        before = scanner.at
-        has_more = scanner.take_after_space(",", ";")
-        scanner.space()
-        if not has_more or not scanner.sees("{"):
-            scanner.at = before
+        if not scanner.match(_NEXT_OBJECT):
             break
     if calls:
         check_rest(scanner)
@@ -216,16 +215,12 @@ def read_statements(scanner: Scanner) -> Calls:
     if not begins_statement(scanner):
         return None
     calls: list[WrittenCall] = []
-    while True:
-        call = _read_statement(scanner)
-        if call is None:
-            break
+    has_more = True
+    while has_more and (call := _read_statement(scanner)) is not None:
         calls.append(call)
         scanner.match(SAME_LINE)
-        has_more = scanner.take(";")
+        has_more = bool(scanner.take(";"))
         scanner.match(SAME_LINE)
-        if not has_more:
-            break
     if not calls:
         return None
     if not _LINE_END.match(scanner.text, scanner.at):

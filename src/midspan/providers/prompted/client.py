@@ -49,15 +49,6 @@ _MAX_ERRORS = 5
 _CHANGEABLE = (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
 
 
-class PromptStyle(Struct, frozen=True, eq=False):
-    """How the tools are described in the prompt, and how calls are parsed from the text."""
-
-    instructions: Instructions
-    marker: str
-    guarded: bool
-    on_bad_args: Literal["error", "empty"]
-
-
 class PromptedStep(Struct, frozen=True):
     """One response of the model in prompt mode. Its calls were read and not run."""
 
@@ -94,7 +85,10 @@ class PromptedTools(WrapperProvider):
         if on_bad_args not in ("error", "empty"):
             raise ConfigError(f"on_bad_args must be 'error' or 'empty', got {on_bad_args!r}")
         super().__init__(provider)
-        self._style = PromptStyle(instructions, marker, guarded, on_bad_args)
+        self.instructions = instructions
+        self.marker = marker
+        self.guarded = guarded
+        self.on_bad_args = on_bad_args
         # Calls are text, so the response cannot be JSON. They run in order: a later one may need an earlier one.
         self._profile = ModelProfile(provider.profile.service, supports_json_with_tools=False, calls_in_order=True)
 
@@ -104,7 +98,7 @@ class PromptedTools(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, with calls where the model writes some, then the response."""
-        turn = _Turn(request, self._style, self._profile.service)
+        turn = _Turn(request, self)
         response = None
         async with aclosing(ensure_aclose(self.wrapped.stream(turn.request))) as events:
             async for event in events:
@@ -121,7 +115,7 @@ class PromptedTools(WrapperProvider):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
-        turn = _Turn(request, self._style, self._profile.service)
+        turn = _Turn(request, self)
         response = await self.wrapped.generate(turn.request)
         turn.finish(response)
         return turn.response(response)
@@ -162,19 +156,19 @@ class _Turn:
     `request` goes to the model. Its events go to `add`, its response to `finish` and then to `response`.
     """
 
-    def __init__(self, request: ModelRequest, style: PromptStyle, service: str) -> None:
+    def __init__(self, request: ModelRequest, provider: PromptedTools) -> None:
         choice = request.config.tool_choice
         allowed = choice.names if choice is not None and choice.mode == "required" else ()
-        self._style = style
-        self._service = service
+        self._provider = provider
+        self._service = provider.profile.service
         self._is_forbidden = choice is not None and choice.mode == "none"
         self._tools = ToolIndex(tool for tool in request.config.tools if not allowed or tool.name in allowed)
-        self._nonce = _nonce(request, style)
-        self._marker = f"{style.marker}[{self._nonce}]"
+        self._nonce = _nonce(request, guarded=provider.guarded)
+        self._marker = f"{provider.marker}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
         self._reader = Reader(
-            self._tools, marker=style.marker, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection
+            self._tools, marker=provider.marker, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection
         )
         self._is_streamed = False
         self._accumulator = StreamAccumulator()
@@ -182,10 +176,10 @@ class _Turn:
         """Parts of the inner stream that are passed on when they end."""
         self._calls: list[ToolCall] = []
         self._errors: list[str] = []
-        config = request.config.derived(("prompted", style, self._nonce), lambda: self._config(request.config))
+        config = request.config.derived(("prompted", provider, self._nonce), lambda: self._config(request.config))
         names = ToolIndex(request.config.tools).names
         self.request = replace(request, config=config, history=render(request.history, names, self._marker))
-        _log.debug("[%s] System Prompt: %s", service, config.system)
+        _log.debug("[%s] System Prompt: %s", self._service, config.system)
 
     def _config(self, config: RequestConfig) -> RequestConfig:
         """Return the config for a model without tools."""
@@ -193,7 +187,7 @@ class _Turn:
         builtins = tuple(tool for tool in config.tools if isinstance(tool, BuiltinTool))
         system = config.system
         if tools:
-            prompt = self._style.instructions(tools, self._marker)
+            prompt = self._provider.instructions(tools, self._marker)
             if not isinstance(prompt, str):
                 raise ConfigError(f"instructions must return a string, got {prompt!r}")
             prompt += choice_rule(config.tool_choice)
@@ -202,7 +196,7 @@ class _Turn:
 
     def _rejection(self, call: WrittenCall, has_nonce: bool) -> str | None:
         """Return why a readable call is not made."""
-        if self._style.guarded and not has_nonce:
+        if self._provider.guarded and not has_nonce:
             return f"the call of {call.name} is not made without its nonce; write it after {self._marker}:"
         if not self._echo_filter.is_echo(call, self._nonce if has_nonce else ""):
             return None
@@ -259,7 +253,7 @@ class _Turn:
     def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
-        may_be_empty = self._style.on_bad_args == "empty" and rejected.is_unreadable
+        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
         if not may_be_empty or spec is None or not _accepts_nothing(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
@@ -280,7 +274,7 @@ class _Turn:
         return replace(response, message=message, finish_reason=reason, finish_message=errors)
 
 
-def _nonce(request: ModelRequest, style: PromptStyle) -> str:
+def _nonce(request: ModelRequest, *, guarded: bool) -> str:
     """Return the nonce of the conversation: the one of its earlier turns, or a new one.
 
     A guarded conversation has a random nonce. Any other has one that depends only on its tools and its system prompt,
@@ -290,7 +284,7 @@ def _nonce(request: ModelRequest, style: PromptStyle) -> str:
         data = turn_data(message)
         if data is not None:
             return data.nonce
-    if style.guarded:
+    if guarded:
         return urandom(6).hex()
     names = [tool.name for tool in request.config.tools]
     return sha256(repr((request.config.system, names)).encode("utf-8", "replace")).hexdigest()[:6]

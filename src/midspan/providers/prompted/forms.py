@@ -50,29 +50,31 @@ def read_between_marks(scanner: Scanner) -> Calls:
     """Read the calls between the marks of a form."""
     form, begin, end = scanner.form, scanner.at, scanner.at
     calls: list[WrittenCall] = []
-    while True:
-        scanner.space()
-        if calls and scanner.take(*form.ends):
+    has_more = True
+    while has_more and (found := _read_marked_calls(scanner)) is not None:
+        calls += found
+        end = scanner.at
+        has_more = bool(scanner.take_after_space(",", ";")) or form.needs_end
+        if scanner.take_after_space(*form.ends):
             return calls
-        call_mark = scanner.take(*_CALL_MARKS)
-        scanner.space()
-        found = _read_calls(scanner)
-        if found is not None:
-            calls += found
-            if call_mark:
-                scanner.expect(_CALL_MARKS[call_mark])
-            end = scanner.at
-            if scanner.take_after_space(",", ";") or form.needs_end:
-                continue
-        elif not calls:
-            _check_unrecognised(scanner, begin)
-            return None
-        elif form.needs_end:
-            raise Unreadable(f"expected {form.ends[0]} after it")
-        scanner.at = end
-        if not scanner.take_after_space(*form.ends):
-            check_rest(scanner)
-        return calls
+    if not calls:
+        _check_unrecognised(scanner, begin)
+        return None
+    if form.needs_end:
+        raise Unreadable(f"expected {form.ends[0]} after it")
+    scanner.at = end
+    check_rest(scanner)
+    return calls
+
+
+def _read_marked_calls(scanner: Scanner) -> Calls:
+    scanner.space()
+    mark = scanner.take(*_CALL_MARKS)
+    scanner.space()
+    calls = _read_calls(scanner)
+    if calls is not None and mark:
+        scanner.expect(_CALL_MARKS[mark])
+    return calls
 
 
 _MEMBER = re.compile(rf"[\"'“]?(?:{'|'.join([*NAME_KEYS, *ARGUMENT_KEYS])})[\"'”]?\s{{0,4}}[:=]")
@@ -89,15 +91,15 @@ def _check_unrecognised(scanner: Scanner, begin: int) -> None:
         raise Unreadable("it is not one of the known forms of a call")
 
 
+_JSON_START = re.compile(r"(?:\[\s*)?[{\]]")
+
+
 def _read_calls(scanner: Scanner) -> Calls:
     """Read one call, or a list of calls, in any form."""
-    begin = scanner.at
-    if scanner.take("["):
-        scanner.space()
-    is_json = scanner.sees("{", "]")
-    is_list, scanner.at = scanner.at > begin, begin
-    if is_json or is_list:
-        return read_json_calls(scanner, is_certain=True) if is_json else read_call_list(scanner, is_certain=True)
+    if _JSON_START.match(scanner.text, scanner.at):
+        return read_json_calls(scanner, is_certain=True)
+    if scanner.sees("["):
+        return read_call_list(scanner, is_certain=True)
     if tag := scanner.take(*TAGS):
         call = read_tag_call(scanner, tag)
         return None if call is None else [call]
@@ -151,10 +153,6 @@ def _read_gemma_call(scanner: Scanner) -> Calls:
     return [WrittenCall(name, arguments)]
 
 
-def _may_be_gemma_call(scanner: Scanner) -> bool:
-    return scanner.tools.resolve(scanner.name().rstrip(":")) is not None
-
-
 def _read_function_tag(scanner: Scanner) -> Calls:
     begin = scanner.at
     call = read_tag_call(scanner, scanner.form.starts[0])
@@ -185,11 +183,15 @@ def _read_harmony(scanner: Scanner) -> Calls:
     name = head and (head[1] or head[2])
     if not name:
         return None
-    name = scanner.call_of(name)
-    arguments = read_object(scanner)
+    return _read_object_call(scanner, name)
+
+
+def _read_object_call(scanner: Scanner, name: str) -> Calls:
+    """Read the arguments after the head of a call, up to the end mark of the form, which may be missing."""
+    call = WrittenCall(scanner.call_of(name), read_object(scanner))
     if not scanner.take_after_space(*scanner.form.ends):
         check_rest(scanner)
-    return [WrittenCall(name, arguments)]
+    return [call]
 
 
 _ACTION = re.compile(r"Action:\s{0,4}([^\W\d][\w./:-]{0,99})\s{1,8}Action Input:")
@@ -200,10 +202,7 @@ def _read_action(scanner: Scanner) -> Calls:
     head = scanner.match(_ACTION)
     if head is None or (scanner.tools.resolve(head[1]) is None and not scanner.tools.similar(head[1])):
         return None
-    name = scanner.call_of(head[1])
-    arguments = read_object(scanner)
-    check_rest(scanner)
-    return [WrittenCall(name, arguments)]
+    return _read_object_call(scanner, head[1])
 
 
 # After the marker, a name may follow on the next line, in bold, in backticks, in quotes or after a bracket.
@@ -334,7 +333,7 @@ FORMS = (
         ("call:",),
         parse=_read_gemma_call,
         head=re.compile(r"call:[^\W\d][\w./:-]{0,99}\{"),
-        may_be_call=_may_be_gemma_call,
+        may_be_call=lambda scanner: scanner.tools.resolve(scanner.name().rstrip(":")) is not None,
     ),
     Form("Gemini code", _CODE_STARTS, parse=read_statements, may_be_call=begins_statement, is_content=True),
     Form(
@@ -425,9 +424,7 @@ class CallPatterns:
         return held
 
 
-@lru_cache(maxsize=256)
-def call_patterns(marker: str) -> CallPatterns:
-    return CallPatterns(marker)
+call_patterns = lru_cache(maxsize=256)(CallPatterns)
 
 
 def _alternatives(marker: str, anywhere: Iterable[str], at_line_start: Iterable[str]) -> str:

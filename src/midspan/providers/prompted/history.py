@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON
 from midspan.providers.prompted.calls import NAME_KEYS
 from midspan.providers.prompted.forms import CallPatterns, call_patterns
+from midspan.providers.prompted.prompt import to_json
 from midspan.providers.prompted.reader import rejected_call
 from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall
 
@@ -136,13 +136,6 @@ def _join_texts(parts: Iterable[Part]) -> Iterable[Part]:
         else:
             joined.append(part)
     return joined
-
-
-def to_json(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except NOT_JSON as error:
-        return msgspec.json.encode(f"a value that is not JSON serializable: {error}").decode()
 
 
 _MAX_CHARS = 1_000_000

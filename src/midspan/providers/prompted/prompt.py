@@ -143,7 +143,11 @@ def _one_line(text: str) -> str:
 
 
 def _json(value: Any) -> str:
+    return msgspec.json.format(to_json(value), indent=0)
+
+
+def to_json(value: Any) -> str:
     try:
-        return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-    except NOT_JSON:
-        return '"…"'
+        return msgspec.json.encode(value).decode()
+    except NOT_JSON as error:
+        return msgspec.json.encode(f"a value that is not JSON serializable: {error}").decode()

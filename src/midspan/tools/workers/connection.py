@@ -4,20 +4,18 @@ import asyncio
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Literal
+from functools import partial
 
 import msgspec
-from msgspec import Struct
 
-from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
-from midspan._types.specs import ToolSpec
+from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import unknown
 from midspan.tools.workers import protocol
-from midspan.tools.workers.address import keep_alive
-from midspan.tools.workers.job import Job
+from midspan.tools.workers.channel import Channel
+from midspan.tools.workers.job import Cause, Ended, Job, OnOutcome, call_in
 from midspan.tools.workers.process import WorkerProcess, describe_exit
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, RegisteredTool
 from midspan.tools.workers.setup import WorkerLimits, WorkerSetup
@@ -31,49 +29,27 @@ _MAX_REGISTRATION_BYTES = 8 * 2**20
 """Of a frame from a worker that has not shown its token yet."""
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
-
-
-class Ended(Struct, frozen=True):
-    """A worker has ended."""
-
-    cause: Cause
-    description: str
-    """How it ended, to follow its name."""
-    seconds: float = 0.0
-    """The timeout of the call."""
-    all_killed: bool = True
-    """Whether all processes that it started have ended too."""
-
-    def may_rerun(self, spec: ToolSpec) -> bool:
-        """Whether the call that ran can be run again: its worker died, and a second run changes nothing more."""
-        return self.cause == "died" and spec.safe_to_retry
-
-    def result(self, call: ToolCall, spec: ToolSpec, *, reruns: int = 0) -> ToolResult:
-        """Return the result of the call that ran."""
-        name = call.name
-        killed = "its process and all processes that it started were killed"
-        if not self.all_killed:
-            killed = "whether all its processes were killed is unknown"
-        if self.cause == "timeout":
-            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
-        if self.cause == "cancelled":
-            return call.error_result(f"{name} was cancelled; {killed}")
-        if spec.safe_to_retry:
-            runs = f" in {reruns + 1} runs" if reruns else ""
-            return call.error_result(f"{name} failed{runs}: its process {self.description}")
-        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
-
-
-OnOutcome = Callable[[ToolResult | Ended], None]
-"""Takes the result of a call, or how its worker ended."""
 OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
 
 
-class WorkerConnection(asyncio.Protocol):
-    """One worker, in the event loop of its pool."""
+def _ignore(_outcome: ToolResult | Ended) -> None:
+    """The outcome of no call."""
 
-    def __init__(self, process: WorkerProcess | None, limits: WorkerLimits, on_registered: OnRegistered) -> None:
+
+class WorkerConnection:
+    """One worker, in the event loop of its pool.
+
+    A call need not wait until the thread of the pool wakes up. It is started, and frames are sent, from any thread. As
+    long as an event loop makes short calls one after another, that loop reads their results itself.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        process: WorkerProcess | None,
+        limits: WorkerLimits,
+        on_registered: OnRegistered,
+    ) -> None:
         """`process=None` is a worker that has connected itself, from anywhere."""
         self.loop = asyncio.get_running_loop()
         self.created_at = self.loop.time()
@@ -88,9 +64,11 @@ class WorkerConnection(asyncio.Protocol):
         self._limits = limits
         self._on_registered = on_registered
         self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
-        self._transport: asyncio.Transport | None = None
+        self._start_lock = threading.Lock()
+        """Held while `job`, `_cause` or `_is_stopping` change in a way that matters to another thread."""
         self._number = 0
-        self._on_outcome: OnOutcome
+        self._on_outcome: OnOutcome = _ignore
+        self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._seconds: float | None = None
         self._cause: Cause | None = None
@@ -100,12 +78,19 @@ class WorkerConnection(asyncio.Protocol):
         self._description = ""
         self._exit_code: int | None = None
         self._exit_task: asyncio.Task[None] | None = None
+        self._channel = Channel(connection, self._feed, self._disconnect)
+        self.send(protocol.Configure(limits.max_memory_bytes, limits.max_cpu_seconds))
 
     async def run(self, job: Job) -> ToolResult | Ended:
         """Run one call. A task that is cancelled after the end of the call gets its outcome nevertheless."""
         outcome: asyncio.Future[ToolResult | Ended] = self.loop.create_future()
         on_cancel = job.on_cancel
-        self.start(job, outcome.set_result)
+
+        def finish(value: ToolResult | Ended) -> None:
+            if not outcome.done():
+                outcome.set_result(value)
+
+        self._start(job, lambda value: call_in(self.loop, finish, value))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -115,53 +100,78 @@ class WorkerConnection(asyncio.Protocol):
         finally:
             job.on_cancel = on_cancel
 
-    def start(self, job: Job, on_outcome: OnOutcome) -> None:
-        """Start one call. The worker is killed after the timeout of the tool and at the deadline of the run.
-
-        `on_outcome` is called once, maybe at once.
-        """
-        assert self.job is None, "a worker runs one call at a time"
-        call, context = job.call, job.context
-        tool, left = self.tools.get(call.name), context.seconds_left
-        if tool is None:
+    def _start(self, job: Job, on_outcome: OnOutcome) -> None:
+        call = job.call
+        if call.name not in self.tools:
             on_outcome(unknown(call, self.tools))
-        elif left is not None and left <= 0:
-            on_outcome(call.error_result(f"{call.name} was not run: the time of the run is over", NOT_RUN))
-        elif self.ended.done():
-            on_outcome(self.ended.result())
-        else:
-            context.start(tool.timeout)
-            seconds = tool.timeout
-            if left is not None:
-                seconds = left if seconds is None else min(left, seconds)
-            self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
-            job.on_cancel = self._cancel
-            self.send(job.message(self._number, seconds))
-            self._timer = None if seconds is None else self.loop.call_later(seconds, self.kill, "timeout")
-
-    def _finish(self, outcome: ToolResult | Ended) -> None:
-        job, self.job = self.job, None
-        if job is None:
+        elif self.try_start(job, on_outcome):
             return
-        job.on_cancel = None
+        elif self.is_alive():
+            on_outcome(call.error_result(f"{call.name} was not run: the time of the run is over", NOT_RUN))
+        else:
+            self.ended.add_done_callback(lambda ended: on_outcome(ended.result()))
+
+    def try_start(self, job: Job, on_outcome: OnOutcome) -> bool:
+        """Start one call, from any thread, unless the worker is ending or the time of the run is over.
+
+        The worker is killed after the timeout of the tool and at the deadline of the run. `on_outcome` is called once,
+        in the event loop of the pool; with a result, maybe in that of a caller.
+        """
+        context, tool = job.context, self.tools[job.call.name]
+        seconds, left = tool.timeout, context.seconds_left
+        if left is not None:
+            seconds = left if seconds is None else min(left, seconds)
+        with self._start_lock:
+            if not self.is_alive() or (seconds is not None and seconds <= 0):
+                return False
+            assert self.job is None, "a worker runs one call at a time"
+            self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
+            self._deadline = None if seconds is None else self.loop.time() + seconds
+        job.on_cancel = partial(self._cancel, self._number)
+        context.start(tool.timeout)
+        self.send(job.message(self._number, seconds))
+        timer = self._timer
+        if self._deadline is not None and (timer is None or timer.when() > self._deadline):
+            self.loop.call_soon_threadsafe(self._check_deadline)
+        return True
+
+    def _check_deadline(self) -> None:
+        """Kill a worker whose call has reached its deadline, or come back at that time.
+
+        The timer of an earlier call stays: as long as it is due before the deadline of the next one, that call need not
+        wake the event loop.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        self._on_outcome(outcome)
+        self._timer = None  # before `job` is read: another thread first sets that, and then looks for a timer
+        self.kill("timeout", self._is_overdue)
+        deadline = self._deadline
+        if self.job is not None and deadline is not None and self._cause is None:
+            self._timer = self.loop.call_at(deadline, self._check_deadline)
 
-    def _cancel(self) -> None:
+    def _is_overdue(self) -> bool:
+        return self.job is not None and self._deadline is not None and self.loop.time() >= self._deadline
+
+    def _finish(self, outcome: ToolResult | Ended) -> None:
+        with self._start_lock:
+            job, on_outcome, self.job = self.job, self._on_outcome, None
+        if job is not None:
+            job.on_cancel = None
+            on_outcome(outcome)
+
+    def _cancel(self, number: int) -> None:
         """Ask the worker to end its call; kill it if that takes too long."""
-        number = self._number
         self.send(protocol.Cancel(number))
 
-        def expire() -> None:
-            if self.job is not None and self._number == number:
-                self.kill("cancelled")
+        def is_running() -> bool:
+            return self.job is not None and self._number == number
 
-        self.loop.call_later(CANCEL_SECONDS, expire)
+        self.loop.call_later(CANCEL_SECONDS, self.kill, "cancelled", is_running)
 
     def send(self, message: protocol.ToWorker) -> None:
-        if self._transport is not None and self._cause is None:
-            self._transport.write(protocol.encode(message))
+        """Send a message, from any thread."""
+        if self._cause is None:
+            self._channel.send(protocol.encode(message))
 
     @property
     def is_used(self) -> bool:
@@ -186,46 +196,45 @@ class WorkerConnection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection to a worker that has connected itself."""
-        assert self._transport is not None, "it has registered"
         self.send(protocol.Refuse(reason))
         self._cause = "closed"
-        self.loop.call_later(CANCEL_SECONDS, self._transport.abort)  # it closes first, if it is a worker
+        self.loop.call_later(CANCEL_SECONDS, self._disconnect)  # it closes first, if it is a worker
 
     async def stop(self) -> None:
         """Let the worker exit by itself; kill it if that takes too long."""
-        if self.job is None and self.is_alive():
+        with self._start_lock:
+            is_idle = self.job is None and self.is_alive()
+            self._is_stopping |= is_idle
+        if is_idle:
             self.send(protocol.Stop())
-            self._is_stopping = True
             await asyncio.wait([self.ended], timeout=CANCEL_SECONDS)
         self.kill("closed")
         await asyncio.wait([self.ended])
 
-    def kill(self, cause: Cause) -> None:
-        """Kill the worker and all its descendants. `ended` says when that is done."""
-        if self._cause is not None or self.ended.done():
-            return
-        self._cause = cause
-        if self._transport is None:
-            return
-        # The supervisor kills when it sees the end of our stream. Closing would not end it if a forked process of this
-        # host had a copy of the socket.
-        with suppress(OSError):
-            self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+    def kill(self, cause: Cause, is_due: Callable[[], bool] = lambda: True) -> None:
+        """Kill the worker and all its descendants. `ended` says when that is done.
+
+        `is_due` is asked while no other thread can start a call.
+        """
+        with self._start_lock:
+            if self._cause is not None or not is_due():
+                return
+            self._cause = cause
+        self._channel.end_stream()  # the supervisor kills when it sees this
         if self._process is None and self.is_registered:
-            self.loop.call_later(KILL_SECONDS + 1, self._transport.abort)  # else it ends its own stream
+            self.loop.call_later(KILL_SECONDS + 1, self._disconnect)  # else it ends its own stream
         else:
-            self._transport.abort()
+            self._disconnect()
 
-    # What asyncio calls.
+    def _disconnect(self) -> None:
+        """Read and send nothing any more."""
+        if self._exit_task is None:
+            with self._start_lock:
+                self._cause = self._cause or ("closed" if self._is_stopping else "died")
+            self._channel.close()
+            self._exit_task = self.loop.create_task(self._wait_for_exit())
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if self._process is None and transport.get_extra_info("peername"):  # of a Unix socket it is empty
-            keep_alive(transport.get_extra_info("socket"))
-        self.send(protocol.Configure(self._limits.max_memory_bytes, self._limits.max_cpu_seconds))
-
-    def data_received(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         try:
             for message in self._decoder.feed(data):
                 if isinstance(message, protocol.Exit):
@@ -235,18 +244,13 @@ class WorkerConnection(asyncio.Protocol):
         except ProtocolError as error:
             _log.error("the connection to a worker was closed: %s", error)
             self._description = f"was killed, because {error}"
-            self.kill("died")
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._cause = self._cause or ("closed" if self._is_stopping else "died")
-        self._exit_task = self.loop.create_task(self._wait_for_exit())
+            call_in(self.loop, self.kill, "died")
 
     async def _wait_for_exit(self) -> None:
         """Wait for the end of all processes, and report it."""
         assert self._cause is not None, "the connection is lost"
         code, output = self._exit_code, ""  # None if the supervisor of a remote worker could not send it
         if self._process is not None:
-            self._process.socket.close()
             code, output = await self._process.ended()
         if self._cause == "stuck":
             self._description = "did not react any more and was killed"
@@ -258,6 +262,8 @@ class WorkerConnection(asyncio.Protocol):
         ended = Ended(self._cause, description, round(self._seconds or 0.0, 2), code not in (None, NOT_KILLED))
         if ended.cause not in ("closed", "cancelled"):
             _log.warning("%s %s (%s)", self, ended.description, ended.cause)
+        if self._timer is not None:
+            self._timer.cancel()
         self.ended.set_result(ended)
         self._finish(ended)
 
@@ -292,7 +298,7 @@ class WorkerConnection(asyncio.Protocol):
             case protocol.Progress(fraction=fraction, message=text):
                 job.progress(fraction, text)
             case protocol.Callback():
-                job.call_back(message, self._reply)
+                job.call_back(message, self.send)
 
     def _set_result(self, job: Job, encoded: bytes) -> None:
         try:
@@ -301,11 +307,9 @@ class WorkerConnection(asyncio.Protocol):
             raise ProtocolError(f"a result is not valid: {error}") from error
         if (result.id, result.name) != (job.call.id, job.call.name):
             raise ProtocolError("a result belongs to another call")
+        if job.session is None and asyncio.get_running_loop() is self.loop:
+            self._channel.lend(job.loop)
         self._finish(result)
-
-    def _reply(self, message: protocol.CallbackResult) -> None:
-        """Called in the event loop of the caller."""
-        self.loop.call_soon_threadsafe(self.send, message)
 
     def _log_line(self, level: int, text: str, *, is_call: bool = True) -> None:
         if self.job is not None and is_call:
@@ -327,9 +331,8 @@ async def start_worker(
         process = WorkerProcess(setup, sandbox=sandbox)
     except (OSError, ValueError) as error:  # ValueError: a path that is not UTF-8 cannot be passed on
         raise WorkerError(f"a worker for {setup.tools!r} could not be started: {error}") from error
-    worker = WorkerConnection(process, limits, lambda _, message: registered.set_result(message))
+    worker = WorkerConnection(process.socket, process, limits, lambda _, message: registered.set_result(message))
     on_created(worker)
-    await loop.create_connection(lambda: worker, sock=process.socket)
     seconds = limits.start_seconds
     try:
         await asyncio.wait((registered, worker.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

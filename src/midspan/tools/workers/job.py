@@ -1,16 +1,17 @@
-"""One call on its way through a pool: made in the event loop of its caller, run in the event loop of the pool."""
+"""One call on its way through a pool, between the event loop of its caller and that of the pool, and how it ends."""
 
 import asyncio
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan._types.texts import NOT_JSON
 from midspan.errors import ToolError
 from midspan.tools.source import describe_error
@@ -21,6 +22,18 @@ _decode_json = msgspec.json.Decoder().decode
 
 _callers: contextvars.ContextVar[tuple["Job", ...]] = contextvars.ContextVar("midspan_worker_calls", default=())
 """The calls in workers that wait for what the current code does, outermost first."""
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> bool:
+    """Call a function in an event loop, at once if that is the current one. Returns False if the loop is closed."""
+    if asyncio.get_running_loop() is loop:
+        function(*args)
+        return True
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        return False
+    return True
 
 
 class Job:
@@ -38,8 +51,8 @@ class Job:
         self.on_cancel: Callable[[], object] | None = None
         """What the pool does if the call is cancelled; it is used in the event loop of the pool only."""
         self._variables = contextvars.copy_context()
-        self._loop = asyncio.get_running_loop()
-        self._result: asyncio.Future[ToolResult] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[ToolResult] = self.loop.create_future()
         self._is_finished = False
         self._callback_tasks: set[asyncio.Task[None]] = set()
 
@@ -62,7 +75,7 @@ class Job:
         except asyncio.CancelledError:
             self.context.cancel()
             if not self._is_finished:
-                self._result = self._loop.create_future()
+                self._result = self.loop.create_future()
                 cancel(self)
                 await asyncio.wait([self._result])
             raise
@@ -71,11 +84,11 @@ class Job:
             cancel(self)
             raise
 
-    # The pool calls the following from its own thread.
+    # The following is called in the event loop of the pool, or in that of any caller.
 
     def finish(self, result: ToolResult) -> None:
         """Give the result to the caller."""
-        self._call_soon(self._finish, result)
+        call_in(self.loop, self._finish, result)
 
     def progress(self, fraction: float | None, message: str) -> None:
         if not self.context.cancelled:
@@ -83,11 +96,7 @@ class Job:
 
     def call_back(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
         """Do in the event loop of the caller what a worker asks for."""
-        self._call_soon(self._start_callback, message, reply)
-
-    def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        with suppress(RuntimeError):  # the event loop of the caller is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(function, *args)
+        call_in(self.loop, self._start_callback, message, reply)
 
     # The rest runs in the event loop of the caller.
 
@@ -101,7 +110,7 @@ class Job:
     def _start_callback(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
         if not self._is_finished:
             self._variables.run(_callers.set, (*self.callers, self))
-            task = self._loop.create_task(self._answer(message, reply), context=self._variables)
+            task = self.loop.create_task(self._answer(message, reply), context=self._variables)
             self._callback_tasks.add(task)
             task.add_done_callback(self._callback_tasks.discard)
 
@@ -115,6 +124,44 @@ class Job:
         except Exception as error:  # noqa: BLE001 - `ask_user` is user code
             problem = describe_error(error)
         reply(CallbackResult(message.number, value, problem))
+
+
+Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
+
+
+class Ended(Struct, frozen=True):
+    """A worker has ended."""
+
+    cause: Cause
+    description: str
+    """How it ended, to follow its name."""
+    seconds: float = 0.0
+    """The timeout of the call."""
+    all_killed: bool = True
+    """Whether all processes that it started have ended too."""
+
+    def may_rerun(self, spec: ToolSpec) -> bool:
+        """Whether the call that ran can be run again: its worker died, and a second run changes nothing more."""
+        return self.cause == "died" and spec.safe_to_retry
+
+    def result(self, call: ToolCall, spec: ToolSpec, *, reruns: int = 0) -> ToolResult:
+        """Return the result of the call that ran."""
+        name = call.name
+        killed = "its process and all processes that it started were killed"
+        if not self.all_killed:
+            killed = "whether all its processes were killed is unknown"
+        if self.cause == "timeout":
+            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
+        if self.cause == "cancelled":
+            return call.error_result(f"{name} was cancelled; {killed}")
+        if spec.safe_to_retry:
+            runs = f" in {reruns + 1} runs" if reruns else ""
+            return call.error_result(f"{name} failed{runs}: its process {self.description}")
+        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
+
+
+OnOutcome = Callable[[ToolResult | Ended], object]
+"""Takes the result of a call, or how its worker ended."""
 
 
 class Wait(Struct, eq=False):

@@ -3,16 +3,18 @@
 import asyncio
 import hmac
 import logging
+import socket
 from collections.abc import Callable, Collection
 
 from midspan.errors import ConfigError
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import Address, keep_alive
 from midspan.tools.workers.connection import WorkerConnection
 from midspan.tools.workers.protocol import VERSION, Register
 from midspan.tools.workers.setup import PoolOptions
 
 _log = logging.getLogger("midspan.tools.workers")
 
+_RETRY_SECONDS = 1.0
 OnWorker = Callable[[WorkerConnection], object]
 
 
@@ -34,9 +36,9 @@ class Listener:
         self._workers = workers
         self._on_connected = on_connected
         self._on_registered = on_registered
-        self._server: asyncio.Server | None = None
+        self._server: socket.socket | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Accept workers. It does nothing if it has been called before."""
         if self.address is not None:
             return
@@ -47,19 +49,37 @@ class Listener:
         except OSError as error:
             raise ConfigError(f"cannot listen at {address}: {error.strerror or error}") from error
         self.address = address.bound_to(server)
-        self._server = await asyncio.get_running_loop().create_server(self._accept, sock=server)
+        server.listen()
+        server.setblocking(False)
+        self._server = server
+        self._listen()
 
     def close(self) -> None:
         """Accept no more workers."""
         if self._server is not None and self.address is not None:
+            asyncio.get_running_loop().remove_reader(self._server)
             self._server.close()
+            self._server = None
             self.address.remove()
 
-    def _accept(self) -> WorkerConnection:
-        worker = WorkerConnection(None, self._options.limits, self._register)
+    def _listen(self) -> None:
+        if self._server is not None:
+            asyncio.get_running_loop().add_reader(self._server, self._accept, self._server)
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            connection, _ = server.accept()
+        except OSError as error:  # it has gone again, or this process has too many open files
+            _log.warning("a worker could not connect: %s", error)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(server)
+            loop.call_later(_RETRY_SECONDS, self._listen)
+            return
+        if connection.family != socket.AF_UNIX:
+            keep_alive(connection)
+        worker = WorkerConnection(connection, None, self._options.limits, self._register)
         worker.loop.call_later(self._options.limits.start_seconds, self._close_unregistered, worker)
         self._on_connected(worker)
-        return worker
 
     def _close_unregistered(self, worker: WorkerConnection) -> None:
         if not worker.is_registered:

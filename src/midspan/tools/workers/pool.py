@@ -1,13 +1,15 @@
 """The workers of one source: a pool for calls without a session, and one worker for each session.
 
-Everything here runs in one event loop, that of the workers' thread.
+Everything but `submit` and the end of a call runs in one event loop, that of the workers' thread.
 """
 
 import asyncio
 import logging
 import os
+import threading
 from bisect import insort
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,8 +17,8 @@ from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import ToolListing, describe_error, unknown
 from midspan.tools.workers.address import Address
-from midspan.tools.workers.connection import Ended, WorkerConnection, start_worker
-from midspan.tools.workers.job import Job, Wait, find_deadlocks, waiting
+from midspan.tools.workers.connection import WorkerConnection, start_worker
+from midspan.tools.workers.job import Ended, Job, Wait, call_in, find_deadlocks, waiting
 from midspan.tools.workers.listener import Listener
 from midspan.tools.workers.protocol import RegisteredTool
 from midspan.tools.workers.sessions import Sessions
@@ -52,6 +54,30 @@ def _queue_position(waiter: _Waiter) -> int:
     return 0 if waiter.job is None else -len(waiter.job.callers)
 
 
+class _IdleWorkers:
+    """The workers without a call. Any thread may take one."""
+
+    def __init__(self) -> None:
+        self._workers: list[WorkerConnection] = []
+        self._lock = threading.Lock()
+
+    def add(self, worker: WorkerConnection) -> None:
+        self._workers.append(worker)
+
+    def take(self, accepts: Callable[[WorkerConnection], bool] = WorkerConnection.is_alive) -> WorkerConnection | None:
+        """Return a worker that is not idle any more; the one that was used last, whose memory is in the caches."""
+        with self._lock:
+            for worker in reversed(self._workers):
+                if worker.is_alive() and accepts(worker):
+                    self._workers.remove(worker)
+                    return worker
+        return None
+
+    def discard(self, worker: WorkerConnection) -> None:
+        with self._lock, suppress(ValueError):
+            self._workers.remove(worker)
+
+
 class WorkerPool:
     """Runs calls in workers, which it starts or which connect to it."""
 
@@ -70,7 +96,7 @@ class WorkerPool:
         self._listener: Listener | None = None
         if options.address is not None:
             self._listener = Listener(options, self._workers, on_connected=self._track, on_registered=self._add)
-        self._idle: list[WorkerConnection] = []
+        self._idle = _IdleWorkers()
         self._starting = 0
         self._waiters: list[_Waiter] = []
         self._sessions = Sessions(sessions, options.limits, self._start_session_worker)
@@ -84,12 +110,15 @@ class WorkerPool:
     # Calls.
 
     def submit(self, job: Job) -> None:
-        """Run a call; its job gets the result."""
-        worker = None if job.session is not None else self._checkout(job)
+        """Run a call, from any thread; its job gets the result."""
+        worker = None
+        if job.session is None and not self._waiters:
+            worker = self._idle.take(lambda worker: job.call.name in worker.tools)
         if worker is None:
-            self._start_run(job)
-        else:  # nearly always; without a task it takes half the time
-            worker.start(job, partial(self._finish, worker, job))
+            self.loop.call_soon_threadsafe(self._start_run, job)
+        elif not worker.try_start(job, partial(self._finish, worker, job)):
+            self._release(worker)
+            self.loop.call_soon_threadsafe(self._start_run, job)
 
     def _finish(self, worker: WorkerConnection, job: Job, outcome: ToolResult | Ended) -> None:
         self._release(worker)
@@ -102,7 +131,7 @@ class WorkerPool:
             outcome = outcome.result(job.call, spec)
         job.finish(outcome)
 
-    def _start_run(self, job: Job, *, reruns: int = 0) -> None:
+    def _start_run(self, job: Job, reruns: int = 0) -> None:
         def finish(task: asyncio.Task[None]) -> None:
             if task.cancelled():  # before its first step: later, `_run` gives a result
                 job.finish(_cancelled(job, reruns))
@@ -156,7 +185,8 @@ class WorkerPool:
 
     async def _acquire(self, job: Job) -> WorkerConnection:
         """Return a worker that is free for this call."""
-        if (worker := self._checkout(job)) is not None:
+        worker = self._idle.take(lambda worker: job.call.name in worker.tools)
+        if worker is not None:
             return worker
         if self._setup is not None and self._size < self._options.processes:
             self._spawn(self._setup)
@@ -166,17 +196,11 @@ class WorkerPool:
         except TimeoutError:
             raise WorkerError("no worker was free in time") from None
 
-    def _checkout(self, job: Job) -> WorkerConnection | None:
-        for worker in reversed(self._idle):
-            if job.call.name in worker.tools and worker.is_alive():
-                self._idle.remove(worker)
-                return worker
-        return None
-
     async def _wait_for_worker(self, job: Job | None = None, *, is_session: bool = False) -> WorkerConnection:
         future = self.loop.create_future()
         waiter = _Waiter(job, lambda: self._blockers(waiter), worker=future, is_session=is_session)
         insort(self._waiters, waiter, key=_queue_position)
+        self._serve_waiters()  # another thread may have released one
         self._expect_worker(waiter)
         try:
             with waiting(waiter):
@@ -219,15 +243,18 @@ class WorkerPool:
             waiter.fail(WorkerError(problem))
 
     def _release(self, worker: WorkerConnection) -> None:
-        """Give a worker to the next call that waits for it, or keep it idle."""
-        if not worker.is_alive():
-            return
-        for waiter in self._waiters:
-            if waiter.accepts(worker) and not waiter.worker.done():
+        """Keep a worker idle, from any thread, until the next call takes it."""
+        if worker.is_alive():
+            self._idle.add(worker)
+            if self._waiters:
+                call_in(self.loop, self._serve_waiters)
+
+    def _serve_waiters(self) -> None:
+        for waiter in [waiter for waiter in self._waiters if not waiter.worker.done()]:
+            worker = self._idle.take(waiter.accepts)
+            if worker is not None:
                 self._waiters.remove(waiter)
                 waiter.worker.set_result(worker)
-                return
-        self._idle.append(worker)
 
     @property
     def _size(self) -> int:
@@ -266,8 +293,7 @@ class WorkerPool:
     def _remove(self, worker: WorkerConnection) -> None:
         """Forget a worker that has ended, and replace it."""
         self._workers.discard(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
+        self._idle.discard(worker)
         if self._is_closed:
             return
         if self._setup is not None:
@@ -292,12 +318,10 @@ class WorkerPool:
             return await self._start(setup)
         self._check_open()
         await self._ready()
-        worker = next((worker for worker in self._idle if not worker.is_used), None)
-        if worker is not None:
-            self._idle.remove(worker)
-        else:
-            if self._idle:
-                self._create_task(self._idle.pop().stop())  # its supervisor starts another one
+        worker = self._idle.take(lambda worker: not worker.is_used)
+        if worker is None:
+            if (used := self._idle.take()) is not None:
+                self._create_task(used.stop())  # its supervisor starts another one
             worker = await self._wait_for_worker(is_session=True)
         self._workers.discard(worker)
         return worker
@@ -312,7 +336,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Start the processes of the pool and wait for the first; or listen for workers."""
         if self._listener is not None:
-            await self._listener.start()
+            self._listener.start()
         if self._setup is not None:
             await self._ready()
 
@@ -321,7 +345,7 @@ class WorkerPool:
         if self._tools:
             return
         if self._listener is not None:
-            await self._listener.start()
+            self._listener.start()
         if self._setup is not None:
             for _ in range(self._options.warm - self._size):
                 self._spawn(self._setup)
@@ -342,10 +366,10 @@ class WorkerPool:
             for worker in self._connections:
                 worker.ping()
             surplus = len(self._workers) - self._options.processes if self._setup is not None else 0
-            for worker in self._idle[: max(0, surplus)]:
-                self._idle.remove(worker)
-                self._workers.discard(worker)
-                self._create_task(worker.stop())
+            while surplus > 0 and (idle := self._idle.take()) is not None:
+                surplus -= 1
+                self._workers.discard(idle)
+                self._create_task(idle.stop())
             await self._sessions.evict_idle()
 
     async def close(self) -> None:

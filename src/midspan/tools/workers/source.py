@@ -126,7 +126,7 @@ class Workers(ToolSource):
             message = f"{call.name} was not run: the arguments are not JSON serializable: {error}"
             return call.error_result(message, NOT_RUN)
         pool = self._open_pool()
-        pool.loop.call_soon_threadsafe(pool.submit, job)
+        pool.submit(job)
         return await job.result(lambda job: _cancel(pool, job))
 
     async def execute_in_session(

@@ -7,33 +7,38 @@ import asyncio
 import logging
 import os
 import socket
+import struct
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from math import ceil
 from queue import SimpleQueue
-from time import monotonic, process_time
-from typing import Any
+from time import process_time
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec import Struct
 
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.texts import NOT_JSON
 from midspan.errors import MidspanError, ToolError
-from midspan.tools.execution import execute, execute_here
+from midspan.tools.execution import execute_here, execute_in_this_task
 from midspan.tools.function import Tool
 from midspan.tools.source import describe_error, unknown
 from midspan.tools.workers import protocol
+from midspan.tools.workers.context import WorkerContext
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, ToWorker
 from midspan.tools.workers.setup import WorkerSetup, load_tools, without_timeout
 
 REFUSED = 3
 """The exit code of a worker that a host does not accept."""
 _READ_BYTES = 65_536
+_WATCH_SECONDS = 0.02
+"""After one or two of these, the event loop reads what comes during a call: Cancel, Ping, the results of callbacks."""
+_IDLE_TIME = struct.pack("ll", 0, 500_000)
+"""A timeval: how long the main thread waits for the next call before it lets the event loop wait."""
 _MAX_RESULT_BYTES = protocol.MAX_FRAME_BYTES - 1_024
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
@@ -70,7 +75,7 @@ def _receive_limits(connection: socket.socket, decoder: protocol.FrameDecoder[To
                     return message
                 raise ProtocolError("the first message of the host must be Configure")
     except (OSError, ProtocolError) as error:
-        os.write(2, f"{error}\n".encode())
+        _exit_with(error)
     os._exit(1)
 
 
@@ -88,8 +93,9 @@ def _limit(name: str, amount: int, *, is_hard: bool = False) -> None:
 class _Worker:
     """One connection to a host, and the call that runs. It is what the contexts of calls talk to; see `RunHost`.
 
-    An event loop in a thread of its own reads the connection and runs async functions. Plain functions run in the main
-    thread, one after another. Any thread sends.
+    An event loop in a thread of its own runs async functions, and plain functions run in the main thread. Any thread
+    sends. One of the two threads reads: the main thread while short calls of plain functions follow one another, so
+    that no call has to wake another thread; the event loop at all other times.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -108,8 +114,12 @@ class _Worker:
         self._tools = {name: without_timeout(tool) for name, tool in tools.items()}
         self._max_cpu_seconds = max_cpu_seconds
         self._decoder = decoder
-        self._plain_calls: SimpleQueue[tuple[protocol.Call, Tool[..., Any], RunContext[Any]] | None] = SimpleQueue()
+        self._plain_calls: SimpleQueue[_PlainCall | None] = SimpleQueue()
         """None means that the process has to exit."""
+        self._main_reads = False
+        """Whether the main thread reads the connection. A thread that takes this role from the other holds the lock."""
+        self._reader_lock = threading.Lock()
+        self._watch_timer: asyncio.TimerHandle | None = None
         self._send_lock = threading.Lock()
         self._output_lock = threading.Lock()
         self._unfinished_line = b""
@@ -133,32 +143,76 @@ class _Worker:
         self.thread = threading.get_ident()
         os.set_blocking(self._output, False)
         self.loop.add_reader(self._output, self.read_output)
-        self.loop.add_reader(self._connection, self._read)
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
         logging.getLogger().addHandler(_LogHandler(self))
         self.read_output()
         self.send(register)
-        self._feed(b"")  # what came with the first frame
+        self._read_in_loop(self._decode(b""))  # what came with the first frame
         await asyncio.Event().wait()
 
     def run_plain_calls(self) -> None:
         """Run calls of plain functions in the current thread, until the host says Stop."""
-        while (item := self._plain_calls.get()) is not None:
-            message, tool, context = item
-            call = _call_of(message)
-            self._limit_cpu_time()
-            try:
-                result = execute_here(tool, call, context, self.loop)
-            except BaseException as error:  # noqa: BLE001 - sys.exit() would end this process, which belongs to the host
-                result = call.error_result(f"{call.name} failed: {describe_error(error)}")
-            self._finish(message, result)
+        while (call := self._plain_calls.get()) is not None:
+            while call is not None:
+                self._run_plain(call)
+                call = self._next_plain_call()
         self.flush_output()
+
+    def _run_plain(self, plain_call: "_PlainCall") -> None:
+        message, tool, context = plain_call
+        call = _call_of(message)
+        self._limit_cpu_time()
+        try:
+            result = execute_here(tool, call, context, self.loop)
+        except BaseException as error:  # noqa: BLE001 - sys.exit() would end this process, which belongs to the host
+            result = call.error_result(f"{call.name} failed: {describe_error(error)}")
+        self._finish(message, result)
+
+    def _next_plain_call(self) -> "_PlainCall | None":
+        """Read the next call in the main thread. Returns None if the event loop reads, now or from now on."""
+        while self._is_main_reader():
+            messages = self._receive_messages()
+            if messages == []:
+                continue  # of a part of a frame
+            message = messages[0] if messages is not None and len(messages) == 1 else None
+            tool = self._tools.get(message.name) if isinstance(message, protocol.Call) else None
+            if isinstance(message, protocol.Call) and tool is not None and not tool.is_async:
+                return message, tool, self._begin(message)
+            self._main_reads = False
+            self.loop.call_soon_threadsafe(self._read_in_loop, messages or [])
+        return None
+
+    def _is_main_reader(self) -> bool:
+        with self._reader_lock:
+            return self._main_reads
+
+    def _read_in_loop(self, messages: Sequence[ToWorker] = ()) -> None:
+        """Let the event loop read from now on. `messages` are those that the main thread has read for it."""
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+        self.loop.add_reader(self._connection, self._read)
+        self._receive(messages)
+
+    def _watch_main(self, last_call: int = 0) -> None:
+        """Read in the event loop if the main thread, which should read, is busy with a call for some time."""
+        if not self._take_reading(last_call):
+            self._watch_timer = self.loop.call_later(_WATCH_SECONDS, self._watch_main, self._call)
+
+    def _take_reading(self, call: int) -> bool:
+        """Take the reading from the main thread if it runs this call. It does not read while it runs one."""
+        with self._reader_lock:
+            if not (self._main_reads and call and call == self._call):
+                return False
+            self._main_reads = False
+        self._read_in_loop()
+        return True
 
     async def _run(self, message: protocol.Call, tool: Tool[..., Any], context: RunContext[Any]) -> None:
         """Run the call of an async function."""
         call = _call_of(message)
         self._limit_cpu_time()
         try:
-            result = await execute(tool, call, context)
+            result = await execute_in_this_task(tool, call, context)
         except asyncio.CancelledError:
             result = call.error_result(f"{call.name} was cancelled")
         except (KeyboardInterrupt, SystemExit) as error:  # as above
@@ -176,54 +230,64 @@ class _Worker:
         self.send(protocol.Result(message.call, encoded))
 
     def _read(self) -> None:
+        self._receive(self._receive_messages(socket.MSG_DONTWAIT) or ())
+
+    def _receive_messages(self, flags: int = 0) -> list[ToWorker] | None:
+        """Return the messages that have arrived; None if nothing has, which takes a while without MSG_DONTWAIT."""
         try:
-            data = self._connection.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            data = self._connection.recv(_READ_BYTES, flags)
         except BlockingIOError:
-            return
+            return None
         except OSError:
             data = b""
         if not data:
             os._exit(1)  # there is no host any more; the supervisor kills what is left
-        self._feed(data)
+        return self._decode(data)
 
-    def _feed(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> list[ToWorker]:
         try:
-            for message in self._decoder.feed(data):
-                self._receive(message)
+            return list(self._decoder.feed(data))
         except ProtocolError as error:
-            os.write(2, f"{error}\n".encode())
-            os._exit(1)
+            _exit_with(error)
 
-    def _receive(self, message: ToWorker) -> None:
-        match message:
-            case protocol.Call():
-                self._start(message)
-            case protocol.Ping():
-                self.send(protocol.Pong())
-            case protocol.Cancel(call=number):
-                self._cancel(number)
-            case protocol.CallbackResult(number=number, value=value, error=error):
-                future = self._waiting.pop(number, None)
-                if future is not None and not future.done():
-                    future.set_result(value) if error is None else future.set_exception(ToolError(error))
-            case protocol.Stop():
-                self._plain_calls.put(None)
-            case protocol.Refuse(reason=reason):
-                os.write(1, f"the host does not accept this worker: {reason}\n".encode())
-                os._exit(REFUSED)
+    def _receive(self, messages: Iterable[ToWorker]) -> None:
+        for message in messages:
+            match message:
+                case protocol.Call():
+                    self._start(message)
+                case protocol.Ping():
+                    self.send(protocol.Pong())
+                case protocol.Cancel(call=number):
+                    self._cancel(number)
+                case protocol.CallbackResult(number=number, value=value, error=error):
+                    future = self._waiting.pop(number, None)
+                    if future is not None and not future.done():
+                        future.set_result(value) if error is None else future.set_exception(ToolError(error))
+                case protocol.Stop():
+                    self._plain_calls.put(None)
+                case protocol.Refuse(reason=reason):
+                    os.write(1, f"the host does not accept this worker: {reason}\n".encode())
+                    os._exit(REFUSED)
 
     def _start(self, message: protocol.Call) -> None:
         if self._call:
-            raise ProtocolError("a call was sent while another one was running")
-        self._call = message.call
-        self._context = context = _WorkerContext(message, self)
+            _exit_with(ProtocolError("a call was sent while another one was running"))
+        context = self._begin(message)
         tool = self._tools.get(message.name)
         if tool is None:
             self._finish(message, unknown(_call_of(message), self._tools))
         elif tool.is_async:
             self._task = self.loop.create_task(self._run(message, tool, context))
         else:
+            self.loop.remove_reader(self._connection)
+            self._main_reads = True
             self._plain_calls.put((message, tool, context))
+            self._watch_main()
+
+    def _begin(self, message: protocol.Call) -> RunContext[Any]:
+        self._context = context = WorkerContext(message, self)
+        self._call = message.call
+        return context
 
     def _cancel(self, number: int) -> None:
         """Ask a call to end: an async function is cancelled; a plain one sees it in its context."""
@@ -292,56 +356,17 @@ class _Worker:
         number = next(self._numbers)
         future: asyncio.Future[bytes] = self.loop.create_future()
         self._waiting[number] = future
+        self._take_reading(self._call)
         self.send(protocol.Callback(call, number, kind, subject, data))
         return await future
 
 
-class _EncodedUser(Struct, frozen=True):
-    """The user's value of a context, which is decoded when a tool reads it."""
-
-    data: bytes | None
-    """None if it is not JSON serializable."""
-
-    def decode(self) -> Any:
-        if self.data is None:
-            raise ToolError("the context of this run is not JSON serializable, so a tool in a worker cannot read it")
-        return _decode_json(self.data)
+_PlainCall = tuple[protocol.Call, Tool[..., Any], RunContext[Any]]
 
 
-class _WorkerContext(RunContext[Any]):
-    """The context of a call whose run is in another process."""
-
-    __slots__ = ("_user", "_worker", "number")
-
-    _user: Any
-
-    def __init__(self, message: protocol.Call, worker: _Worker) -> None:
-        super().__init__(
-            _EncodedUser(message.user),
-            run_id=message.run_id,
-            call_id=message.id,
-            turn=message.turn,
-            index=message.index,
-            depth=message.depth,
-            deadline=None if message.seconds is None else monotonic() + message.seconds,
-            host=worker,
-        )
-        self.number = message.call
-        self._worker = worker
-
-    @property
-    def user(self) -> Any:
-        """What the caller passed to the run, as JSON data."""
-        if isinstance(self._user, _EncodedUser):
-            self._user = self._user.decode()
-        return self._user
-
-    @user.setter
-    def user(self, value: Any) -> None:
-        self._user = value
-
-    def log(self, message: str, level: int = logging.INFO) -> None:
-        self._worker.report_log(self, level, message)
+def _exit_with(error: Exception) -> NoReturn:
+    os.write(2, f"{error}\n".encode())
+    os._exit(1)
 
 
 def _call_of(message: protocol.Call) -> ToolCall:
@@ -349,7 +374,7 @@ def _call_of(message: protocol.Call) -> ToolCall:
 
 
 def _number(context: RunContext[Any]) -> int:
-    assert isinstance(context, _WorkerContext), "calls of a worker have no other context"
+    assert isinstance(context, WorkerContext), "calls of a worker have no other context"
     return context.number
 
 
