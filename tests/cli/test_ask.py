@@ -371,6 +371,12 @@ def test_json_output_is_valid_in_any_locale(home: Path, locale: dict[str, str]) 
     assert (call["arguments"], call["result"]) == ({"item": "🌍"}, "🌍")
 
 
+def test_symbols_are_ascii_in_an_ascii_locale(home: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = midspan("ask", "-m", "offline", "What is 2 + 2?", home=home, **locale)
+    assert [line.split(" ")[0] for line in ended.err.splitlines()] == ["->", "<-"]
+
+
 def test_json_names_the_limit_and_the_calls_that_were_not_run(home: Path) -> None:
     ended = midspan("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
     report = json.loads(ended.out)

@@ -167,6 +167,7 @@ def test_key_of_a_provider_replaces_the_one_in_its_other_variable(tmp_path: Path
         (["set"], "k", "name a provider or a variable"),
         (["set", "nobody"], "k", "unknown provider 'nobody'; known providers: gemini, "),
         (["set", "MY_API_KEY"], " \n", "the key is empty"),
+        (["set", "MY_API_KEY"], "a b\n", "contains invalid characters"),
     ],
 )
 def test_wrong_keys_are_reported(tmp_path: Path, arguments: list[str], stdin: str, words: str) -> None:

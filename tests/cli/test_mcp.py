@@ -106,9 +106,11 @@ def test_project_that_is_declined_is_not_started(home: Path) -> None:
 def test_trust_shows_what_has_changed_and_accepts_it(home: Path) -> None:
     changed = home / "changed.json"
     write_config(home / ".mcp.json", str(changed), includeTools=["good", "hang"])
-    assert midspan("mcp", "trust", home=home).code == 2
+    refused = midspan("mcp", "trust", home=home)
+    assert refused.code == 2
+    assert refused.err.endswith("midspan: not a terminal; pass --yes to trust these servers\n")
     trusted = midspan("mcp", "trust", "--yes", home=home)
-    assert (trusted.code, trusted.out) == (0, "accepted 0 changed tools\n")
+    assert (trusted.code, trusted.out) == (0, "trusted ~/.mcp.json (1 server)\n")
     changed.write_text(json.dumps({"good": {"description": "Works well."}}))
     held_back = midspan("mcp", "tools", home=home)
     assert held_back.code == 1
@@ -155,8 +157,9 @@ def test_call_prints_the_result(home: Path, config: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("call", "s"), "usage: midspan mcp call SERVER TOOL"),
+        (("call", "s"), "midspan: name a server and a tool, and pass arguments as JSON: midspan mcp call SERVER"),
         (("call", "x", "good"), "there is no server 'x'; the servers are: s"),
+        (("call", "s", "goood"), "midspan: the server 's' has no tool 'goood'; its tools: good, "),
         (("call", "s", "good", "[1]"), "the arguments are not a JSON object"),
         (("lst",), "invalid choice: 'lst'"),
     ],
@@ -165,6 +168,7 @@ def test_wrong_arguments_are_explained(home: Path, config: str, arguments: tuple
     ended = midspan("mcp", *arguments, "--mcp", config, home=home)
     assert ended.code == 2
     assert message in ended.err
+    assert ended.out == ""
 
 
 def test_unavailable_server_is_shown_once(home: Path) -> None:

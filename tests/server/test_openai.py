@@ -175,11 +175,15 @@ def test_tool_of_the_request_must_not_have_the_name_of_one_of_the_server() -> No
 @pytest.mark.parametrize(
     ("form", "missing"),
     [
+        (
+            {"type": "yaml"},
+            'response_format.type must be one of "text", "json_object", "json_schema", got "yaml"',
+        ),
         ({"type": "json_schema"}, "response_format.json_schema is required"),
         ({"type": "json_schema", "json_schema": {"name": "s"}}, "response_format.json_schema.schema is required"),
     ],
 )
-def test_typed_answer_needs_a_schema(stream: bool, form: dict[str, Any], missing: str) -> None:
+def test_wrong_response_format_is_refused(stream: bool, form: dict[str, Any], missing: str) -> None:
     with serving(sum_agent()) as server:
         response = server.post("/v1/chat/completions", {"messages": ASK, "response_format": form, "stream": stream})
         assert (response.status_code, response.json()["error"]["message"]) == (400, missing)

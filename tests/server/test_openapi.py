@@ -72,7 +72,7 @@ def test_every_route_is_described() -> None:
         for route in app.routes
         if isinstance(route, Route)
         for method in route.methods or ()
-        if method != "HEAD" and route.path not in ("/openapi.json", "/docs", "/mcp", "/metrics")
+        if method != "HEAD" and route.path not in ("/", "/openapi.json", "/docs", "/mcp", "/metrics")
     }
     with serving(sum_agent()) as server:
         paths = server.get("/openapi.json").json()["paths"]
@@ -80,8 +80,9 @@ def test_every_route_is_described() -> None:
 
 
 def test_page_shows_the_api_without_scripts_and_loads_nothing() -> None:
-    with serving(sum_agent()) as server:
+    with serving(sum_agent(), tokens={"ann": "a" * 20}) as server:
         page = server.get("/docs")
+        assert server.client.get("/").headers["location"] == "/docs"
         paths = server.get("/openapi.json").json()["paths"]
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     policy = page.headers["content-security-policy"]

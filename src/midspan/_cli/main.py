@@ -1,10 +1,13 @@
 """The command line: runs a command and returns its exit code."""
 
+import codecs
 import os
 import sys
 from collections.abc import Sequence
 
 from midspan._version import VERSION
+
+_ASCII = str.maketrans({"→": "->", "←": "<-", "✗": "x", "✓": "+", "…": "..."})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,8 +109,18 @@ def _open_standard_streams() -> bool:
         return False
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # characters that the locale cannot encode
+            stream.reconfigure(errors=_replace_unencodable.__name__)
     return True
+
+
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that the locale cannot encode: ours by similar ones, others by escape sequences."""
+    assert isinstance(error, UnicodeEncodeError), "the standard streams that are reconfigured only encode"
+    text = error.object[error.start : error.end]
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode(), error.end
+
+
+codecs.register_error(_replace_unencodable.__name__, _replace_unencodable)
 
 
 def _discard_unwritable_output() -> None:

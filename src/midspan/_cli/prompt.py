@@ -147,7 +147,7 @@ def read_schema(text: str) -> dict[str, Any]:
         return schema
     properties = dict(map(_field, filter(None, map(str.strip, re.split(r"[,\n]", text)))))
     if not properties:
-        raise ConfigError("--schema is empty; pass fields such as «name, age int», or a file with a JSON Schema")
+        raise ConfigError('--schema is empty; pass fields such as "name, age int", or a file with a JSON Schema')
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 

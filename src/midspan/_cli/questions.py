@@ -38,9 +38,9 @@ class Terminal:
         return self._approve if self.is_interactive else None
 
     def confirm(self, question: str) -> bool:
-        """Ask a question that has to be answered with yes, outside a run. Raises ConfigError if nobody can be asked."""
+        """Ask whether to trust or delete something, outside a run. Raises ConfigError if nobody can be asked."""
         if not self.is_interactive:
-            raise ConfigError(f"{question} Nobody can be asked; use a terminal, or --yes")
+            raise ConfigError("not a terminal; pass --yes to trust these servers")
         _write(f"{escape_line(question)} (y/n) ")
         return sys.stdin.readline().strip().lower() in _YES
 

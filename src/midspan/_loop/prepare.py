@@ -147,7 +147,7 @@ def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
     if not is_prompted or not has_tools:
         return run.provider
     if not profile.supports_prompted_tools:
-        raise ConfigError(f"the model {run.provider.model!r} does not support prompt mode; remove prompt_mode")
+        raise ConfigError(f"the model {run.provider.model!r} does not support prompt mode")
     from midspan.providers.prompted.client import PromptedTools  # loaded for models that only write text
 
     return run.provider if isinstance(run.provider, PromptedTools) else PromptedTools(run.provider)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -37,7 +37,7 @@ _MAX_MCP_APPS = 1_000
 """For more owners than this, MCP applications without an open request are closed. Their clients connect again."""
 _SECONDS_FOR_MCP_RESPONSES = 1
 """How long the responses of calls that have ended may take at shutdown."""
-OPEN_PATHS = frozenset(("/health", "/openapi.json", "/docs"))
+OPEN_PATHS = frozenset(("/", "/health", "/openapi.json", "/docs"))
 """What can be read without a token: nothing in there depends on runs."""
 Authenticate = Callable[[Mapping[str, str]], str | None]
 """Returns the owner of a request by its headers, or None if the request is not allowed."""
@@ -151,6 +151,9 @@ def _routes(service: Service, metrics: Metrics, mcp: "McpEndpoint", *, has_token
     async def docs(_: Request) -> Response:
         return page
 
+    async def root(request: Request) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+
     table: list[tuple[str, str, Endpoint]] = [
         ("POST", "/api/v1/chat", api.chat),
         ("POST", "/api/v1/runs", api.start_run),
@@ -173,6 +176,7 @@ def _routes(service: Service, metrics: Metrics, mcp: "McpEndpoint", *, has_token
         ("GET", "/v1/models/{model:path}", openai.model),
         ("GET", "/openapi.json", openapi),
         ("GET", "/docs", docs),
+        ("GET", "/", root),
         ("GET", "/metrics", metrics.endpoint),
     ]
     endpoints: dict[str, dict[str, Endpoint]] = {}

@@ -265,8 +265,11 @@ class JsonSchemaFormat(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
+RESPONSE_FORMATS = ("text", "json_object", "json_schema")
+
+
 class ResponseFormat(Struct, frozen=True, kw_only=True):
-    type: Literal["text", "json_object", "json_schema"]
+    type: Annotated[str, Meta(extra_json_schema={"enum": [*RESPONSE_FORMATS]})]
     json_schema: JsonSchemaFormat | None = None
 
 

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from midspan._schema.problems import quoted
 from midspan._server.documents import (
+    RESPONSE_FORMATS,
     AudioPart,
     CompletionRequest,
     ContentPart,
@@ -229,6 +231,9 @@ def output_schema(body: CompletionRequest) -> dict[str, Any] | None:
     form = body.response_format
     if form is None or form.type == "text":
         return None
+    if form.type not in RESPONSE_FORMATS:
+        known = ", ".join(f'"{name}"' for name in RESPONSE_FORMATS)
+        raise invalid(f"response_format.type must be one of {known}, got {quoted(form.type)}")
     if form.type == "json_object":
         return {"type": "object"}
     if form.json_schema is None or form.json_schema.schema is None:

@@ -89,7 +89,7 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     check: Callable[[], Coroutine[Any, Any, Sequence[HealthCheck]]] | None = None
     """Checks credentials and connection for `midspan doctor`."""
     summary: str = ""
-    """What users must know about a fallback family, as a clause: `it calls tools, but knows nothing`."""
+    """What users must know about a fallback family, as a clause: `it only calls tools`."""
 
     @property
     def own_variables(self) -> tuple[str, ...]:

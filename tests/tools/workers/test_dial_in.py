@@ -106,10 +106,10 @@ def test_session_owns_a_worker_that_has_connected(host: Workers, dial: Dial) -> 
 
 @pytest.mark.requirement("W-08")
 def test_worker_with_a_wrong_token_is_refused(host: Workers, dial: Dial) -> None:
-    refused = dial(host, token="guess")
-    output, _ = refused.communicate(timeout=BOUND)
-    assert refused.returncode == 1
-    assert "the host does not accept this worker: its token is wrong" in output
+    refused = dial(host, token="guess", stderr=subprocess.PIPE)
+    output, errors = refused.communicate(timeout=BOUND)
+    assert (refused.returncode, output) == (1, "")
+    assert errors == "midspan: the host does not accept this worker: its token is wrong\n"
     dial(host)
     assert run(host.execute_in_session(None, "count", {})).value == 1
 

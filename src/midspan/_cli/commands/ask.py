@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         metavar="FIELDS|FILE.json",
-        help="answer in JSON: with these fields, such as «name, age int, tags str[]», or by a JSON Schema",
+        help='answer in JSON: with these fields, such as "name, age int, tags str[]", or by a JSON Schema',
     )
     add_log_arguments(parser)
     parser.add_argument(

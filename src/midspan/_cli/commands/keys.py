@@ -100,6 +100,6 @@ def _read_key(variable: str) -> str:
     else:
         key = sys.stdin.readline()
     key = key.strip()
-    if not key or not key.isascii() or not key.isprintable():
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("the key is empty or contains invalid characters; nothing was stored")
     return key

@@ -12,7 +12,7 @@ import msgspec
 from midspan._cli.arguments import add_mcp_argument, port_number
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import count_noun, escape_line, escape_lines, json_document, print_line, wrap_line
+from midspan._cli.text import count_noun, escape_line, escape_lines, json_document, print_line, short_path, wrap_line
 from midspan._cli.tool_sources import (
     accept,
     config_paths,
@@ -21,7 +21,7 @@ from midspan._cli.tool_sources import (
     needs_trust,
 )
 from midspan._types.context import RunContext
-from midspan._types.parts import ToolCall
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError
 from midspan.tools import MCPServer, ToolListing
 
@@ -92,15 +92,14 @@ def _marks(spec: Any) -> list[str]:
 def _call(options: Namespace) -> int:
     """Call one tool and print its result."""
     if len(options.arguments) not in (2, 3):
-        raise ConfigError("usage: midspan mcp call SERVER TOOL [JSON], where JSON is an object with the arguments")
+        raise ConfigError("name a server and a tool, and pass arguments as JSON: midspan mcp call SERVER TOOL [JSON]")
     name, tool, *json = options.arguments
     try:
         arguments = msgspec.json.decode(json[0] if json else "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ConfigError(f"the arguments are not a JSON object: {error}") from error
     (server,) = _chosen(options, [name])
-    context: RunContext[Any] = RunContext(None, call_id="call", host=_Host())
-    result = _with_servers([server], lambda: server.call(ToolCall("call", tool, arguments), context))
+    result: ToolResult = _with_servers([server], lambda: _call_tool(server, tool, arguments))
     if options.json:
         sys.stdout.write(json_document(msgspec.to_builtins(result)))
     else:
@@ -110,6 +109,14 @@ def _call(options: Namespace) -> int:
         for blob in result.media:
             sys.stdout.write(f"[{escape_line(blob.media_type)}, {len(blob.data):,} bytes]\n")
     return int(result.is_error)
+
+
+async def _call_tool(server: MCPServer, name: str, arguments: dict[str, Any]) -> ToolResult:
+    listing = await server.list_tools()
+    names = [spec.name for spec in listing]
+    if name not in names and not listing.unavailable:
+        raise ConfigError(f"the server {server.name!r} has no tool {name!r}; its tools: {', '.join(names) or 'none'}")
+    return await server.call(ToolCall("call", name, arguments), RunContext(None, call_id="call", host=_Host()))
 
 
 class _Host:
@@ -160,6 +167,8 @@ def _doctor(options: Namespace) -> int:
 
 def _trust(options: Namespace) -> int:
     """Show and accept the project's servers and the tools that have changed."""
+    from midspan.tools.mcp.config import read_config
+
     paths = config_paths(options)
     if not paths:
         raise ConfigError("there is no configuration of MCP servers; name one with --mcp FILE")
@@ -182,7 +191,11 @@ def _trust(options: Namespace) -> int:
     if options.json:
         sys.stdout.write(json_document({"trusted": list(map(str, paths)), "accepted": accepted}))
     else:
-        sys.stdout.write(f"accepted {count_noun(sum(map(len, accepted.values())), 'changed tool')}\n")
+        for path in paths:
+            count = len(read_config(path, expand=False))
+            sys.stdout.write(f"trusted {short_path(path)} ({count_noun(count, 'server')})\n")
+        if accepted:
+            sys.stdout.write(f"accepted {count_noun(sum(map(len, accepted.values())), 'changed tool')}\n")
     return int(any(server.held_back.keys() - set(accepted.get(server.name, ())) for server in servers))
 
 
@@ -236,7 +249,7 @@ def _add_serve_arguments(parser: ArgumentParser) -> None:
         "--tools",
         metavar="FILE.py|MODULE",
         action="append",
-        help="serve the tools of a file or module; «ready», the default, means the ready tools; repeatable",
+        help='serve the tools of a file or module; "ready", the default, means the ready tools; repeatable',
     )
     serve.add_argument("--http", metavar="PORT", type=port_number, help="serve over HTTP, at /mcp, instead of stdio")
     serve.add_argument(

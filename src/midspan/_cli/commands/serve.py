@@ -60,7 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     complete_paths(parser.add_argument("--config", metavar="FILE", help="take settings from a TOML file"))
     complete_paths(
         parser.add_argument(
-            "--journal", metavar="FILE", help="store runs and sessions in FILE; «memory» stores nothing"
+            "--journal", metavar="FILE", help='store runs and sessions in FILE; "memory" stores nothing'
         )
     )
     parser.add_argument(

@@ -53,6 +53,7 @@ def _serve(options: Namespace) -> int:
     address = Address.of(options.connect)
     setup = WorkerSetup(options.tools, token=_token(options.token_file))
     has_connected = False
+    os.dup2(2, 1)  # what workers print is not a result of this command
     while True:
         started = time.monotonic()
         try:

@@ -105,4 +105,4 @@ def _closed(schema: Any) -> Any:
     return closed | {key: _closed(value) for key, value in schema.items()}
 
 
-FAMILY = ProviderFamily(name="offline", make=Offline, summary="it calls tools, but knows nothing")
+FAMILY = ProviderFamily(name="offline", make=Offline, summary="it only calls tools")

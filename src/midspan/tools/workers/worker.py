@@ -266,7 +266,7 @@ class _Worker:
                 case protocol.Stop():
                     self._plain_calls.put(None)
                 case protocol.Refuse(reason=reason):
-                    os.write(1, f"the host does not accept this worker: {reason}\n".encode())
+                    os.write(1, f"midspan: the host does not accept this worker: {reason}\n".encode())
                     os._exit(REFUSED)
 
     def _start(self, message: protocol.Call) -> None:
