@@ -160,7 +160,7 @@ def test_call_prints_the_result(home: Path, config: str) -> None:
         (("call", "s"), "midspan: name a server and a tool, and pass arguments as JSON: midspan mcp call SERVER"),
         (("call", "x", "good"), "there is no server 'x'; the servers are: s"),
         (("call", "s", "goood"), "midspan: the server 's' has no tool 'goood'; its tools: good, "),
-        (("call", "s", "good", "[1]"), "the arguments are not a JSON object"),
+        (("call", "s", "good", "[1]"), "midspan: the arguments are not a JSON object: [1]\n"),
         (("lst",), "invalid choice: 'lst'"),
     ],
 )

@@ -65,7 +65,8 @@ def test_home_that_is_not_a_directory_has_no_settings_and_no_keys(tmp_path: Path
 def test_doctor_reports_keys_that_cannot_be_read_and_goes_on(tmp_path: Path) -> None:
     configure(tmp_path, "")
     (tmp_path / "config" / "midspan" / "keys.json").write_text("{broken")
-    assert midspan("ask", "-m", "offline", "hi", home=tmp_path).code == 2
+    asked = midspan("ask", "-m", "offline", "hi", home=tmp_path)
+    assert (asked.code, asked.err.endswith("keys.json: it is not a JSON object of strings\n")) == (2, True)
     doctor = midspan("doctor", home=tmp_path, COLUMNS="500", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
     assert doctor.code == 1
     assert any("keys.json" in line for line in doctor.out.splitlines() if line.startswith("problem"))

@@ -316,7 +316,7 @@ def test_settings_come_from_a_file(tmp_path: Path, log: Path) -> None:
         assert [tool["name"] for tool in httpx.get(f"{server.url}/api/v1/tools").json()["tools"]] == ["slow"]
         assert httpx.post(f"{server.url}/api/v1/chat", json={"prompt": "123456"}).status_code == 413
     file.write_text("max_promt = 5\n")
-    with pytest.raises(AssertionError, match="unknown field `max_promt`"):
+    with pytest.raises(AssertionError, match="unknown setting 'max_promt'; did you mean max_prompt_chars"):
         ServerProcess("--config", str(file), "--port", "0", folder=tmp_path)
 
 

@@ -25,7 +25,11 @@ COMMANDS = {
 """The commands, each a module of `_cli/commands`, with what they do."""
 
 _VERBOSE_RUN = "show all retries, whole results and tracebacks; -vv also requests and responses as they are sent"
-_VERBOSE = {"ask": _VERBOSE_RUN, "chat": _VERBOSE_RUN, "emulate": "show the requests that arrive"}
+_VERBOSE = {
+    "ask": _VERBOSE_RUN,
+    "chat": _VERBOSE_RUN,
+    "emulate": "show the requests that arrive; -vv also their bodies",
+}
 _VERBOSE_DEFAULT = "show more of the log, and tracebacks"
 
 

@@ -3,14 +3,12 @@
 import hashlib
 import hmac
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from midspan._http.listen import listen_error
 from midspan._http.origins import ANY, LOOPBACK_HOSTS, AllowedOrigins
 from midspan.errors import ConfigError
 
@@ -62,7 +60,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def check_exposed(self, tokens: "Tokens") -> None:
         """Raise ConfigError if other machines could use the server without a token."""
         if not (self.is_local or tokens or self.allow_anonymous):
-            resolve(self.host, self.port)
             raise ConfigError(
                 f"{self.host} can be reached by other machines; set MIDSPAN_TOKENS to the tokens that clients must "
                 "send, or allow everybody with --allow-anonymous"
@@ -78,14 +75,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             is_open = not self.is_local and (has_tokens or self.host in ("0.0.0.0", "::", ""))  # noqa: S104 - compared
             hosts = (ANY,) if is_open else (*LOOPBACK_HOSTS, self.host)
         return AllowedOrigins.of(hosts, self.cors_origins)
-
-
-def resolve(host: str, port: int) -> tuple[Any, ...]:
-    """Return the address to listen on, as `socket.getaddrinfo` has it."""
-    try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    except OSError as error:
-        raise listen_error(host, port, error) from error
 
 
 class Tokens:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from midspan._http.listen import listen_error
 from midspan._server.app import ServerApp
-from midspan._server.config import ServerConfig, resolve
+from midspan._server.config import ServerConfig
 from midspan._server.http import ABORT
 from midspan.errors import ConfigError
 
@@ -138,6 +138,14 @@ def serve(app: ServerApp, config: ServerConfig, on_start: Callable[[str], None] 
     finally:
         for bound in sockets:
             bound.close()
+
+
+def resolve(host: str, port: int) -> tuple[Any, ...]:
+    """Return the address to listen on, as `socket.getaddrinfo` has it."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise listen_error(host, port, error) from error
 
 
 def _bind(config: ServerConfig) -> socket.socket:

@@ -63,7 +63,8 @@ def read_keys() -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {keys_path()}: {getattr(error, 'strerror', None) or error}") from error
+        reason = getattr(error, "strerror", None) or "it is not a JSON object of strings"
+        raise ConfigError(f"cannot read {keys_path()}: {reason}") from error
 
 
 def keys_path() -> Path:

@@ -97,7 +97,7 @@ def _call(options: Namespace) -> int:
     try:
         arguments = msgspec.json.decode(json[0] if json else "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ConfigError(f"the arguments are not a JSON object: {error}") from error
+        raise ConfigError(f"the arguments are not a JSON object: {json[0]}") from error
     (server,) = _chosen(options, [name])
     result: ToolResult = _with_servers([server], lambda: _call_tool(server, tool, arguments))
     if options.json:

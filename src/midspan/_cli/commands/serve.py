@@ -81,7 +81,7 @@ def run(options: Namespace) -> int:
     try:
         from midspan._server.app import create_app
         from midspan._server.config import ServerConfig, Tokens
-        from midspan._server.listen import log_json, serve
+        from midspan._server.listen import log_json, resolve, serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
     if options.log_format == "json":
@@ -93,6 +93,7 @@ def run(options: Namespace) -> int:
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
     config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
     tokens = Tokens.of_environment(os.environ)
+    resolve(config.host, config.port)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):
         options.model = os.environ.get("DEFAULT_AI_PROVIDER") or None
