@@ -208,8 +208,8 @@ class Agent(Generic[Output]):
 
         `messages` is the conversation so far, `context` is an object for tools that the model does not see, and
         `run_id` is the id of the run. `model`, `tools`, `system`, `settings`, `limits`, `output`, `tool_choice`,
-        `calls_only`, `prompt_mode`, `on_question` and `cache` replace those of the agent for this run. A string among
-        the tools is the name of one of the agent's tools.
+        `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
+        agent for this run. A string among the tools is the name of one of the agent's tools.
         """
         pending = self._begin(prompt, **options)
         run = await pending.start(None)

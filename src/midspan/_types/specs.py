@@ -186,20 +186,25 @@ OnLimit = Literal["error", "message", "answer"]
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """How far a run may go. None means no limit."""
+    """How far a run may go. None means no limit.
+
+    - `max_turns`: requests to the model, 10 by default.
+    - `max_tool_calls`: calls of all tools.
+    - `max_calls_per_tool`: calls of each tool; a dict has a number for each name.
+    - `max_seconds`: the duration of the run.
+    - `max_tokens`: input and output tokens of all requests, compared after each of them.
+    - `max_repeats`: how often in a row the same call may give the same result, 5 by default; then it is refused.
+    - `on_limit`: `"error"` raises LimitReachedError, `"message"` ends the run with a fixed text, and `"answer"` asks
+      the model for an answer without tools, in one more request.
+    """
 
     max_turns: int | None = 10
-    """Requests to the model. With `on_limit="answer"` one more is sent, to ask for the answer."""
     max_tool_calls: int | None = None
     max_calls_per_tool: int | dict[str, int] | None = None
-    """For every tool, or for each by its name."""
     max_seconds: float | None = None
     max_tokens: int | None = None
-    """Input and output tokens of all requests, compared after each of them."""
     max_repeats: int | None = 5
-    """How often in a row the same call may give the same result; after that it is refused."""
     on_limit: OnLimit = "error"
-    """Raise LimitReachedError, end with a fixed text, or ask the model for an answer without tools."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
