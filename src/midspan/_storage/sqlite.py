@@ -70,6 +70,9 @@ class SqliteJournal:
         self._file = JournalFile(file, synchronous, busy_timeout)
         self._start_workers()
 
+    def __repr__(self) -> str:
+        return f"SqliteJournal({str(self._file.path)!r})"
+
     async def append(
         self,
         run: str,

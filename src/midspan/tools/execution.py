@@ -17,7 +17,7 @@ import msgspec
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON, truncate, with_article
+from midspan._types.texts import NOT_JSON, count_noun, truncate, with_article
 from midspan.errors import ArgumentError, ConfigError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
@@ -257,7 +257,7 @@ def timeout_message(name: str, seconds: float | None, expired: Expired, *, is_as
         ending = ", ignored its cancellation and returned too late; its result was discarded"
     else:
         ending = " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
-    return f"{name} timed out after {seconds:g} seconds{ending}"
+    return f"{name} timed out after {count_noun(seconds or 0, 'second')}{ending}"
 
 
 def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
