@@ -296,13 +296,14 @@ _MAX_NAME_CHARS = 200
 
 
 def unknown_tool(name: str, names: Iterable[str]) -> str:
-    """Return what to tell a model that called a tool which does not exist, with the names that it may have meant."""
+    """Return what to tell a model that called a tool which does not exist, with the name that it may have meant."""
     from difflib import get_close_matches  # loaded with the first unknown tool
 
     known = list(names)
     namespace = next((namespace for namespace in NAMESPACES if name.startswith(namespace)), "")
     wanted = name.removeprefix(namespace)
-    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.6)
-    message = f"unknown tool: {name[:_MAX_NAME_CHARS]}"
-    message += f"; did you mean {' or '.join(near)}?" if near else ""
-    return message + (f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools")
+    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 1, 0.65)
+    message = f"unknown tool: {name[:_MAX_NAME_CHARS]}; "
+    if not known:
+        return message + "there are no tools"
+    return f"{message}{f'did you mean {near[0]}? The' if near else 'the'} tools are: {', '.join(known[:50])}"
