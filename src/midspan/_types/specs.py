@@ -275,6 +275,12 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
         try:
             return convert(values, cls)
         except ValidationError as error:
+            thinking, levels = values.get("thinking"), get_args(ThinkingLevel)
+            if thinking is not None and type(thinking) is not int and thinking not in levels:
+                known = ", ".join(map(repr, levels))
+                raise ConfigError(
+                    f"settings: thinking must be {known} or a number of tokens, got {thinking!r:.80}"
+                ) from None
             raise ConfigError(f"settings: {error}") from error
 
 
