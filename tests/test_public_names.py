@@ -3,13 +3,18 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import pytest
 
-from midspan import errors
+from midspan import Agent, Limits, errors, from_json, tool
+from midspan._loop.options import TypedRunOptions
+from midspan._types.codec import KINDS
+from midspan.tools.function import ToolOptions
 from scripts.public_api import FILE, MODULES, public_api
 
 ROOT = Path(__file__).parent.parent
@@ -56,6 +61,20 @@ def test_public_exceptions_end_in_error() -> None:
     assert all(name.endswith("Error") for name in errors.__all__)
     classes = {name for name, value in vars(errors).items() if isinstance(value, type)}
     assert {name for name in classes if issubclass(vars(errors)[name], BaseException)} == set(errors.__all__)
+
+
+@pytest.mark.parametrize(
+    ("documented", "names"),
+    [
+        (tool, ToolOptions.__optional_keys__),
+        (Limits, Limits.__struct_fields__),
+        (Agent.run, TypedRunOptions.__optional_keys__),
+        (from_json, KINDS),
+    ],
+)
+def test_help_names_all_options(documented: Any, names: Iterable[str]) -> None:
+    described = re.findall(r"`(\w+)`", documented.__doc__)
+    assert set(names) <= set(described)
 
 
 def test_close_is_plain_and_aclose_is_a_coroutine() -> None:

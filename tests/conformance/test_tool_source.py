@@ -154,10 +154,9 @@ def test_failures_of_tools_are_results(source: ToolSource) -> None:
 
 
 @pytest.mark.requirement("S3-07")
-def test_unknown_tool_is_answered_with_the_nearest_names(source: ToolSource) -> None:
+def test_unknown_tool_is_answered_with_the_nearest_name(source: ToolSource) -> None:
     message = call(source, "ads").value
-    assert message.startswith("unknown tool: ads; did you mean add?")
-    assert "the tools are: add, fail, whose" in message
+    assert message.startswith("unknown tool: ads; did you mean add? The tools are: add, fail, whose")
 
 
 def test_context_reaches_the_tool(source: ToolSource) -> None:

@@ -405,7 +405,7 @@ def test_agent_closes_only_what_it_created() -> None:
 
 def test_repr_of_a_result_shows_text_turns_and_calls() -> None:
     result = Agent(ScriptedProvider(["x" * 100]), limits=Limits()).run_sync("?")
-    assert repr(result) == f"<result '{'x' * 60}…', 1 turns, 0 tool calls>"
+    assert repr(result) == f"RunResult('{'x' * 60}…', 1 turn, 0 tool calls)"
     assert isinstance(result.messages, History)
 
 

@@ -1147,12 +1147,16 @@ def test_answer_in_several_parts_is_not_discarded() -> None:
 
 def test_result_is_that_of_the_run_or_its_error() -> None:
     async def main() -> None:
-        async with BackgroundRuns(agent(), MemoryJournal()) as runs:
+        journal = MemoryJournal()
+        await journal.append("of another process", 0, [b"{}"])
+        async with BackgroundRuns(agent(), journal) as runs:
             result = await runs.result(runs.start("1 + 2?"))
             assert (result.text, result.turns, [call.value for call in result.tool_calls]) == ("It is 3", 2, [3])
             with pytest.raises(LimitReachedError):
                 await runs.result(runs.start("1 + 2?", agent=agent(), limits=Limits(max_turns=1)))
             with pytest.raises(ConfigError, match="is not running in this process"):
+                await runs.result("of another process")
+            with pytest.raises(UnknownRunError, match="unknown run 'nobody'"):
                 await runs.result("nobody")
 
     run(main())

@@ -59,4 +59,4 @@ def test_call_of_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.WARNING, "midspan"):
         result = Agent(Gemini([ToolCall("1", "ad", {}), "sorry"]), tools=[add]).run_sync("1 + 2?")
     assert [record.getMessage() for record in caplog.records] == ["Gemini called invalid tool: ad"]
-    assert result.tool_calls[0].value == "unknown tool: ad; did you mean add?; the tools are: add"
+    assert result.tool_calls[0].value == "unknown tool: ad; did you mean add? The tools are: add"

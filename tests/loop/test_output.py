@@ -69,8 +69,8 @@ def test_answer_of_another_type_is_returned_to_the_model() -> None:
 
 
 def test_answer_that_never_matches_is_an_error_with_the_transcript() -> None:
-    with pytest.raises(OutputError, match="not of the requested type") as caught:
-        Agent(ScriptedProvider(["no"] * 9), output=City).run_sync("Which?")
+    with pytest.raises(OutputError, match=r"^the answer is not of the requested type: expected object, got ") as caught:
+        Agent(ScriptedProvider(["[]"] * 9), output=City).run_sync("Which?")
     assert caught.value.transcript is not None
 
 
@@ -178,14 +178,24 @@ def test_answer_tool_can_be_called_although_other_calls_are_forbidden(case: str,
 
 
 def test_output_error_quotes_the_answer() -> None:
-    with pytest.raises(OutputError, match="it was 'no no no'"):
+    with pytest.raises(OutputError, match=r"^the answer is not of the requested type: .*; it was '.no.'$"):
+        Agent(ScriptedProvider(['"no"'] * 9), output=int).run_sync("?")
+    with pytest.raises(OutputError, match=r"^the answer is not valid JSON: 'no no no'$"):
         Agent(ScriptedProvider(["no no no"] * 9), output=int).run_sync("?")
+
+
+def test_output_that_is_not_json_serializable_is_an_error_without_advice_for_tools() -> None:
+    words = (
+        r"^output cannot be Agent: Agent is not JSON serializable; use plain types, lists, a dataclass or a TypedDict$"
+    )
+    with pytest.raises(SchemaError, match=words):
+        Agent(ScriptedProvider(["x"]), output=Agent)
 
 
 @pytest.mark.parametrize("form", [5, complex, "City"])
 def test_invalid_output_type_is_an_error_when_the_agent_is_created(form: Any) -> None:
-    with pytest.raises(SchemaError, match=r"answer|output must be a type"):
+    with pytest.raises(SchemaError, match=r"output cannot be|output must be a type"):
         Agent(ScriptedProvider(["x"]), output=form)
     agent = Agent(ScriptedProvider(["x"]))
-    with pytest.raises(SchemaError, match=r"answer|output must be a type"):
+    with pytest.raises(SchemaError, match=r"output cannot be|output must be a type"):
         agent.run_sync("?", output=form)

@@ -112,6 +112,7 @@ def test_agent_without_model_and_key_raises_at_its_first_request_and_names_three
     ("name", "words"),
     [
         ("nobody:x", "unknown provider 'nobody'; known providers: anthropic, azure, .*gemini, .*offline"),
+        ("nope:x", "unknown provider 'nope'; known providers: anthropic, "),
         ("x-1", "unknown model 'x-1'; use 'provider:model', for example 'gemini:.*'; providers: anthropic, azure, "),
         ("offline:x", "'offline' has only one model; use 'offline' instead of 'offline:x'"),
     ],

@@ -20,7 +20,16 @@ from midspan.errors import (
     RateLimitError,
     ServerError,
 )
-from midspan.providers import ApiKey, JsonEventReader, RestClient, status_error
+from midspan.providers import (
+    Anthropic,
+    ApiKey,
+    Gemini,
+    JsonEventReader,
+    OpenAI,
+    OpenAIResponses,
+    RestClient,
+    status_error,
+)
 from midspan.providers.rest import Response
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
@@ -87,6 +96,13 @@ def test_base_url_can_have_a_path_and_a_query(base: str, path: str, target: str)
             await rest.aclose()
 
     run(main())
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://"])
+@pytest.mark.parametrize("provider", [OpenAI, OpenAIResponses, Anthropic, Gemini])
+def test_invalid_base_url_is_reported_when_a_provider_is_created(provider: Any, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"^'{url}' is not a valid base URL; use one like https://host"):
+        provider("m", base_url=url, api_key="key")
 
 
 def test_headers_of_client_and_auth_are_sent_once_each() -> None:

@@ -105,3 +105,7 @@ def test_script_can_grow_and_has_an_end() -> None:
     assert [agent.run_sync("?").text for _ in range(2)] == ["a", "b"]
     with pytest.raises(ConfigError, match="the script has ended, but the model is asked for turn 3"):
         agent.run_sync("?")
+
+
+def test_repr_shows_the_name_of_the_model() -> None:
+    assert repr(Agent(ScriptedProvider(["a"], model="parrot"), [len])) == "Agent(ScriptedProvider('parrot'), 1 tool)"

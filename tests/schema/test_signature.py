@@ -712,6 +712,14 @@ def test_a_response_names_all_fields_and_allows_those_of_subclasses():
     }
 
 
+def test_a_parameter_that_is_not_json_serializable_is_an_error_that_names_context():
+    def use(stop: asyncio.Event): ...
+
+    words = r"^parameter 'stop' of use: Event is not JSON serializable; .*; a parameter .* can be a Context\[…\]$"
+    with pytest.raises(SchemaError, match=words):
+        signature_of(use)
+
+
 def test_a_return_value_that_is_not_json_serializable_is_a_result_error():
     with pytest.raises(ResultError, match=r"^an object is not JSON serializable"):
         to_jsonable(object())

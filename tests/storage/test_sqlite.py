@@ -309,8 +309,9 @@ def test_unwritable_directory_is_reported(unwritable: Path) -> None:
     expect_refusal(unwritable / "journal.db", r"cannot open .*journal\.db; its directory must exist and be writable")
 
 
-def test_missing_directory_is_reported(tmp_path: Path) -> None:
-    expect_refusal(tmp_path / "missing" / "journal.db", r"cannot open .*missing/journal\.db; its directory must exist")
+def test_missing_directory_is_reported_when_the_journal_is_created(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^cannot open '.*missing/journal\.db': no such directory$"):
+        SqliteJournal(tmp_path / "missing" / "journal.db")
 
 
 def test_directory_is_rejected(tmp_path: Path) -> None:
@@ -634,3 +635,9 @@ def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJourn
 
     run(main(), seconds=20)
     assert sum(file.stat().st_size for file in path.parent.iterdir()) < 20_000_000
+
+
+def test_repr_shows_the_path(path: Path) -> None:
+    journal = SqliteJournal(path)
+    assert repr(journal) == f"SqliteJournal({str(path)!r})"
+    run(journal.aclose())

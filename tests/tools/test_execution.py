@@ -464,12 +464,19 @@ def test_result_that_is_not_json_serializable_is_described() -> None:
         def __repr__(self) -> str:
             raise RuntimeError
 
-    for odd in (Odd(), Mute(), float("nan"), {"x": Odd()}):
+    advice = "is not JSON serializable; return text, numbers, lists, dicts or a dataclass"
+    for odd, message in (
+        (Odd(), f"an Odd {advice}. repr: <odd><odd>"),
+        (Mute(), f"a Mute {advice}. repr: its repr() failed"),
+        (float("nan"), "JSON has no number for nan; return None or a text instead. repr: nan"),
+        ({"x": Odd()}, f"x: an Odd {advice}. repr: {{'x': <odd>"),
+        ("\ud800 a", r"the text contains '\ud800', an unpaired surrogate. repr: '\ud800 a'"),
+    ):
         made = tool_from_schema("give", "Gives.", {"type": "object"}, lambda arguments, odd=odd: odd)
         result = asyncio.run(execute(made, ToolCall("1", "give")))
         assert not result.is_error
-        assert "cannot be shown as data" in result.value
-        assert result.value.startswith("an Odd " if isinstance(odd, Odd) else "a ")
+        assert result.value.startswith(message)
+        assert result.notes == ("the result is not JSON serializable; sent as its repr",)
         assert len(result.value) < 600
 
 

@@ -188,3 +188,18 @@ def test_loop_bound_source_cannot_be_used_while_its_loop_does_not_run() -> None:
             asyncio.run(source.list_tools())
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Filtered(FILES, {"raed"}), "Filtered names 'raed', but the tools are: read, write"),
+        (Renamed(FILES, {"raed": "read_file"}), "Renamed names 'raed', but the tools are: read, write"),
+    ],
+)
+def test_name_that_the_source_does_not_have_is_logged_once_per_listing(
+    source: ToolSource, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        names(source)
+    assert caplog.messages == [message]

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from midspan._types.specs import Effects, ModelSettings, ToolChoice, ToolSpec
+from midspan._types.specs import Effects, ModelSettings, ToolChoice, ToolSpec, unknown_tool
 from midspan.errors import ConfigError
 
 
@@ -61,8 +61,11 @@ def test_invalid_tool_choice_is_an_error(spelling: Any, words: str) -> None:
     [
         ({"stop": "END"}, r"settings: Expected `array`, got `str` - at `\$.stop`"),
         ({"stop": [5]}, r"settings: Expected `str`, got `int` - at `\$.stop\[0\]`"),
-        ({"thinking": "wild"}, "settings: Invalid enum value 'wild'"),
-        ({"thinking": True}, "at `.*thinking`"),
+        (
+            {"thinking": "wild"},
+            "^settings: thinking must be 'minimal', 'low', 'medium', 'high' or a number of tokens, got 'wild'$",
+        ),
+        ({"thinking": True}, "thinking must be .* got True"),
         ({"extra": 5}, "at `.*extra`"),
         ({"temperature": "x"}, "at `.*temperature`"),
         ({"seed": "a"}, "at `.*seed`"),
@@ -137,3 +140,23 @@ def test_tool_can_be_declared_as_other_apis_write_it(declaration: Any, spec: Too
 def test_invalid_declaration_is_an_error(declaration: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ToolSpec.of(declaration)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("health", "unknown tool: health; did you mean health_check? The tools are: health_check, delete, create"),
+        ("heal", "unknown tool: heal; the tools are: health_check, delete, create"),
+        (
+            "tools.delete",
+            "unknown tool: tools.delete; did you mean delete? The tools are: health_check, delete, create",
+        ),
+    ],
+)
+def test_unknown_tool_is_reported_with_the_one_name_that_is_close(name: str, message: str) -> None:
+    assert unknown_tool(name, ["health_check", "delete", "create"]) == message
+
+
+def test_only_the_best_of_several_close_names_is_suggested() -> None:
+    tools = ["cloudgenie_delete_resource", "cloudgenie_create_resource", "cloudgenie_health_check"]
+    assert "did you mean cloudgenie_health_check? The tools" in unknown_tool("cloudgenie_health", tools)

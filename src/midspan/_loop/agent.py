@@ -26,6 +26,7 @@ from midspan._types.closing import close_all
 from midspan._types.context import OnQuestion
 from midspan._types.exchange import CachePolicy
 from midspan._types.specs import Limits, ModelSettings, ToolChoice
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
@@ -187,8 +188,7 @@ class Agent(Generic[Output]):
         config = getattr(self, "_config", None)
         if config is None:
             return "Agent()"
-        count = len(config.tools.as_passed)
-        return f"Agent({config.provider!r}, {count} {'tool' if count == 1 else 'tools'})"
+        return f"Agent({config.provider!r}, {count_noun(len(config.tools.as_passed), 'tool')})"
 
     @overload
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -208,8 +208,8 @@ class Agent(Generic[Output]):
 
         `messages` is the conversation so far, `context` is an object for tools that the model does not see, and
         `run_id` is the id of the run. `model`, `tools`, `system`, `settings`, `limits`, `output`, `tool_choice`,
-        `calls_only`, `prompt_mode`, `on_question` and `cache` replace those of the agent for this run. A string among
-        the tools is the name of one of the agent's tools.
+        `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
+        agent for this run. A string among the tools is the name of one of the agent's tools.
         """
         pending = self._begin(prompt, **options)
         run = await pending.start(None)

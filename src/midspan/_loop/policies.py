@@ -16,6 +16,7 @@ from midspan._types.exchange import Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
+from midspan._types.texts import count_noun
 from midspan.errors import AnswerBlockedError, LimitReachedError, NoAnswerError, ProviderError
 
 LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking down your request."
@@ -414,7 +415,8 @@ class LimitTracker:
 def out_of_time(limits: Limits, cause: ProviderError | None = None) -> LimitReachedError:
     """Return the error for a run whose time is over. `cause` is the error that used it up, if it is known."""
     why = "" if cause is None else f"; the last attempt failed: {cause}"
-    error = LimitReachedError(f"Maximum run time exceeded ({limits.max_seconds:g} seconds){why}", "max_seconds")
+    duration = count_noun(limits.max_seconds or 0, "second")
+    error = LimitReachedError(f"Maximum run time exceeded ({duration}){why}", "max_seconds")
     error.__cause__ = cause
     return error
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
@@ -245,10 +245,11 @@ class OutputPolicy(Policy):
         try:
             self._output.read(text)
         except ArgumentError as error:
-            reason = f"the answer is not of the requested type: {error}"
+            is_json = not isinstance(error.__cause__, DecodeError)
+            reason = f"the answer is not of the requested type: {error}" if is_json else "the answer is not valid JSON"
             if state.retries_exhausted:
                 quoted = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
-                raise OutputError(f"{reason}; it was {quoted!r}") from error
+                raise OutputError(f"{reason}{'; it was' if is_json else ':'} {quoted!r}") from error
             how = f"Call {ANSWER_TOOL} with it." if self._output.by_tool else "Answer again, with JSON only."
             return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
         return None

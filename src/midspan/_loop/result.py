@@ -28,6 +28,7 @@ from midspan._types.events import (
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
+from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:60]}…"
-        return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
+        calls = count_noun(len(self.tool_calls), "tool call")
+        return f"RunResult({text!r}, {count_noun(self.turns, 'turn')}, {calls})"
 
 
 def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:

@@ -45,7 +45,7 @@ class CompiledSchema:
             self.cost = validation_cost(self.tree)
             self.validator = self._build()
         except ValueError as error:
-            raise SchemaError(f"invalid {label} schema: {self._describe(error)}") from error
+            raise SchemaError(f"invalid {label} schema{self._describe(error)}") from error
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Return what is wrong with a value."""
@@ -101,19 +101,19 @@ class CompiledSchema:
             return jsonschema_rs.validator_for(self.schema, **self._options)
 
     def _describe(self, error: ValueError) -> str:
-        """Say what is wrong with the schema, and where."""
+        """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
         import jsonschema_rs
 
         if not isinstance(error, jsonschema_rs.ValidationError):
-            return (str(error).strip().splitlines() or ["it cannot be read"])[0][:300]
+            return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
         if type(error.kind).__name__ == "Referencing":
-            return self._describe_reference()
+            return f": {self._describe_reference()}"
         place = format_pointer(tuple(map(str, error.instance_path)))
         if place.endswith("/type") or "/type/" in place:
             message = f"{quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
         else:
             message = " and ".join(problem.message for problem in format_error(error, SchemaTree({})))
-        return f"{message} at {place or 'the root'}"
+        return f" at {place or 'the root'}: {message}"
 
     def _describe_reference(self) -> str:
         for node in self.tree.unresolved:

@@ -59,8 +59,10 @@ _QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
 class SchemaBuilder:
     """Builds the types of the hints of one schema, which share its `$defs`."""
 
-    def __init__(self, direction: Direction) -> None:
+    def __init__(self, direction: Direction, *, advice: str = "") -> None:
+        """`advice` ends the message of the error for a hint that is not JSON serializable."""
         self.direction = direction
+        self._advice = advice
         self.definitions = Definitions()
         self._known: dict[Any, TypeSchema] = {}
 
@@ -69,10 +71,8 @@ class SchemaBuilder:
         for build in (scalar_type, self._special, self._generic, self._class):
             if (built := build(hint)) is not None:
                 return built
-        raise SchemaError(
-            f"{hint_name(hint)} is not JSON serializable; use plain types, lists, a dataclass or a TypedDict; "
-            "a parameter that the model must not see can be a Context[…]"
-        )
+        supported = f"plain types, lists, a dataclass or a TypedDict{self._advice}"
+        raise SchemaError(f"{hint_name(hint)} is not JSON serializable; use {supported}")
 
     def build_at(self, place: str, hint: Any) -> TypeSchema:
         """Do the same for a hint that error messages call `place`."""

@@ -8,7 +8,7 @@ import msgspec
 
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.conversion import ConversionError
-from midspan._schema.hints import SchemaBuilder
+from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
 
@@ -32,7 +32,7 @@ class OutputType:
         try:
             built = builder.build(output)
         except (SchemaError, TypeError) as error:
-            raise SchemaError(f"an answer cannot have the type {output!r}: {error}") from error
+            raise SchemaError(f"output cannot be {hint_name(output)}: {error}") from error
         self._convert = built.convert
         self.schema = builder.definitions.resolve(built.schema)
         # As the only property of an object, so that answers are coerced like arguments.

@@ -120,7 +120,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     docstring = parse_docstring(_docstring(function))
     context, run_context = (_injected(parameters, marker, name) for marker in (Injected, RunContext))
     visible = [parameter for parameter in parameters if parameter.name not in (context, run_context)]
-    builder = SchemaBuilder("in")
+    builder = SchemaBuilder("in", advice="; a parameter that the model must not see can be a Context[…]")
     fields = [field for parameter in visible for field in _fields(parameter, docstring)]
     built = builder.build_object(fields, name=name, label="parameter")
     schema = built.schema

@@ -64,9 +64,14 @@ class SqliteJournal:
             raise ConfigError(f"unknown synchronous={synchronous!r}; known values: full, normal")
         if os.fspath(path) == ":memory:":
             raise ConfigError("SqliteJournal needs the path of a file; use MemoryJournal for memory")
-        # Absolute, because the program may change its directory before the file is opened.
-        self._file = JournalFile(Path(path).absolute(), synchronous, busy_timeout)
+        file = Path(path).absolute()  # because the program may change its directory before the file is opened
+        if not file.parent.is_dir():
+            raise ConfigError(f"cannot open {os.fspath(path)!r}: no such directory")
+        self._file = JournalFile(file, synchronous, busy_timeout)
         self._start_workers()
+
+    def __repr__(self) -> str:
+        return f"SqliteJournal({str(self._file.path)!r})"
 
     async def append(
         self,

@@ -37,7 +37,10 @@ _Value = TypeVar("_Value")
 
 
 def to_json(value: Any) -> bytes:
-    """Encode a value of one of the types in `KINDS`. A History or a list of messages is encoded as `messages`."""
+    """Encode a message, a response, a request's config, the spec of a tool, an event of a run, or usage.
+
+    A History, or a list or tuple of messages, becomes a document of the kind `messages`; see `from_json`.
+    """
     if isinstance(value, History | list):
         value = tuple(value)
     kind = _kind_of(value)
@@ -50,7 +53,11 @@ def to_json(value: Any) -> bytes:
 
 
 def from_json(data: bytes | str, kind: str) -> Any:
-    """Decode a document of this kind."""
+    """Decode a document of this kind, as `to_json` writes it.
+
+    The kinds are `messages` (a tuple of Message), `message` (Message), `response` (ModelResponse), `request_config`
+    (RequestConfig), `tool` (ToolSpec), `event` (one of the events of a run) and `usage` (Usage).
+    """
     if kind not in KINDS:
         raise CodecError(f"unknown kind of document {kind!r}; known kinds: {', '.join(KINDS)}")
     try:

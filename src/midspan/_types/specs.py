@@ -186,20 +186,25 @@ OnLimit = Literal["error", "message", "answer"]
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """How far a run may go. None means no limit."""
+    """How far a run may go. None means no limit.
+
+    - `max_turns`: requests to the model, 10 by default.
+    - `max_tool_calls`: calls of all tools.
+    - `max_calls_per_tool`: calls of each tool; a dict has a number for each name.
+    - `max_seconds`: the duration of the run.
+    - `max_tokens`: input and output tokens of all requests, compared after each of them.
+    - `max_repeats`: how often in a row the same call may give the same result, 5 by default; then it is refused.
+    - `on_limit`: `"error"` raises LimitReachedError, `"message"` ends the run with a fixed text, and `"answer"` asks
+      the model for an answer without tools, in one more request.
+    """
 
     max_turns: int | None = 10
-    """Requests to the model. With `on_limit="answer"` one more is sent, to ask for the answer."""
     max_tool_calls: int | None = None
     max_calls_per_tool: int | dict[str, int] | None = None
-    """For every tool, or for each by its name."""
     max_seconds: float | None = None
     max_tokens: int | None = None
-    """Input and output tokens of all requests, compared after each of them."""
     max_repeats: int | None = 5
-    """How often in a row the same call may give the same result; after that it is refused."""
     on_limit: OnLimit = "error"
-    """Raise LimitReachedError, end with a fixed text, or ask the model for an answer without tools."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
@@ -270,6 +275,12 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
         try:
             return convert(values, cls)
         except ValidationError as error:
+            thinking, levels = values.get("thinking"), get_args(ThinkingLevel)
+            if thinking is not None and type(thinking) is not int and thinking not in levels:
+                known = ", ".join(map(repr, levels))
+                raise ConfigError(
+                    f"settings: thinking must be {known} or a number of tokens, got {thinking!r:.80}"
+                ) from None
             raise ConfigError(f"settings: {error}") from error
 
 
@@ -291,13 +302,14 @@ _MAX_NAME_CHARS = 200
 
 
 def unknown_tool(name: str, names: Iterable[str]) -> str:
-    """Return what to tell a model that called a tool which does not exist, with the names that it may have meant."""
+    """Return what to tell a model that called a tool which does not exist, with the name that it may have meant."""
     from difflib import get_close_matches  # loaded with the first unknown tool
 
     known = list(names)
     namespace = next((namespace for namespace in NAMESPACES if name.startswith(namespace)), "")
     wanted = name.removeprefix(namespace)
-    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.6)
-    message = f"unknown tool: {name[:_MAX_NAME_CHARS]}"
-    message += f"; did you mean {' or '.join(near)}?" if near else ""
-    return message + (f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools")
+    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 1, 0.65)
+    message = f"unknown tool: {name[:_MAX_NAME_CHARS]}; "
+    if not known:
+        return message + "there are no tools"
+    return f"{message}{f'did you mean {near[0]}? The' if near else 'the'} tools are: {', '.join(known[:50])}"

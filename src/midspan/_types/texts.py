@@ -38,6 +38,12 @@ def with_article(name: str) -> str:
     return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"
 
 
+def count_noun(count: float, noun: str) -> str:
+    """Return a number before a noun: `1 turn`, `2 turns`, `0.5 seconds`."""
+    number = f"{count:,}" if isinstance(count, int) else f"{count:g}"
+    return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
+
+
 def estimate_tokens(text: str) -> int:
     return len(text) // CHARACTERS_PER_TOKEN + 1
 

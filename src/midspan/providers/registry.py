@@ -131,7 +131,7 @@ def _family(name: str) -> ProviderFamily:
             return _load(point)
     from difflib import get_close_matches  # for this error only
 
-    close = get_close_matches(name, family_names(), 1)
+    close = get_close_matches(name, family_names(), 1, 0.65)
     hint = f"did you mean {close[0]!r}? Known" if close else "known"
     raise ConfigError(f"unknown provider {name!r}; {hint} providers: {', '.join(family_names())}")
 

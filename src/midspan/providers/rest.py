@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from midspan._http.body import Event, EventStream
-from midspan._http.messages import HttpRequest, HttpResponse
+from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -82,7 +82,7 @@ class RestClient:
         max_body_bytes: int | None = None,
     ) -> None:
         address, _, self._query = base_url.partition("?")
-        self.base_url = self._address = address.rstrip("/")
+        self.base_url = self._address = check_base_url(address)
         self.service = service
         self._auth = auth
         self._parse_error = parse_error

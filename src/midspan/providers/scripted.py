@@ -41,6 +41,9 @@ class ScriptedProvider:
     def model(self) -> str:
         return self._model
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._model!r})"
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""
         parts, response = await self._next_turn(request)

@@ -17,7 +17,7 @@ import msgspec
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON, truncate, with_article
+from midspan._types.texts import NOT_JSON, count_noun, truncate
 from midspan.errors import ArgumentError, ConfigError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
@@ -257,7 +257,7 @@ def timeout_message(name: str, seconds: float | None, expired: Expired, *, is_as
         ending = ", ignored its cancellation and returned too late; its result was discarded"
     else:
         ending = " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
-    return f"{name} timed out after {seconds:g} seconds{ending}"
+    return f"{name} timed out after {count_noun(seconds or 0, 'second')}{ending}"
 
 
 def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
@@ -276,7 +276,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         if tool.enforces_response and tool.response is not None:
             return call.error_result(f"invalid response: {error}")
         value = _describe(returned, error)
-        size, notes = len(value), (*notes, f"the result was described: {error}")
+        size, notes = len(value), (*notes, "the result is not JSON serializable; sent as its repr")
     else:
         if tool.response is not None and not media and not tool.response.accepts(value):
             if isinstance(value, dict) and value.get("error"):
@@ -377,12 +377,12 @@ def media_type_of(head: bytes) -> str | None:
 
 
 def _describe(value: Any, error: ResultError) -> str:
-    """Describe a value that is not JSON serializable."""
+    """Return why a value is not JSON serializable, and its repr."""
     try:
         text = repr(value)[:200]
     except Exception:  # noqa: BLE001 - __repr__ is user code
         text = "its repr() failed"
-    return truncate(f"{with_article(type(value).__name__)} that cannot be shown as data ({error}): {text}")
+    return truncate(f"{error}. repr: {text}")
 
 
 def _cut(value: Any, max_chars: int, notes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:

@@ -289,6 +289,19 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Name, description and schemas come from its signature and its docstring.
 
     A method that is decorated in its class is a tool of each object.
+
+    The options, as in `@tool(timeout=5)`:
+
+    - `name` and `description` replace those of the function; `title` is a name for people.
+    - `timeout`: in seconds, 30 by default; None means no limit.
+    - `final`: the result ends the run, always or if this function of the result returns true.
+    - `isolate`: calls run in a worker process, which is killed at the timeout.
+    - `read_only`, `destructive`, `open_world` and `idempotent`: what calls may do.
+    - `reads` and `writes`: what calls read and change, such as `"account:{id}"`.
+    - `repeatable`: loop detection ignores the tool.
+    - `max_result_chars`: longer results are cut; 200,000 by default.
+    - `examples`: arguments of good calls.
+    - `check_formats`: arguments and results must have the `format` that a schema declares, such as `email`.
     """
     if function is None:
         return lambda function: tool(function, **options)

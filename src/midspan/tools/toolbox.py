@@ -6,6 +6,7 @@ from typing import Any, Literal
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool_of
@@ -20,6 +21,9 @@ class Toolbox:
     def __init__(self) -> None:
         self._common: dict[str, Tool[..., Any]] = {}
         self._sessions: dict[str, dict[str, Tool[..., Any]]] = {}
+
+    def __repr__(self) -> str:
+        return f"Toolbox({count_noun(len(self._common), 'tool')}, {count_noun(len(self._sessions), 'session')})"
 
     def register(
         self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"

@@ -196,11 +196,17 @@ class WrapperSource(ToolSource):
 
 
 class _NamedTools(WrapperSource):
-    """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it."""
+    """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it.
 
-    def __init__(self, source: ToolSource, name_of: Callable[[ToolSpec], str | None]) -> None:
+    A warning is logged for each of the `expected` names that the source within does not have.
+    """
+
+    def __init__(
+        self, source: ToolSource, name_of: Callable[[ToolSpec], str | None], expected: Iterable[str] = ()
+    ) -> None:
         super().__init__(source)
         self._name_of = name_of
+        self._expected = expected
         self._originals: dict[str, str] = {}
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
@@ -209,6 +215,12 @@ class _NamedTools(WrapperSource):
         if len(originals) < len(named):
             raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(originals)}")
         self._originals = originals
+        names = [spec.name for spec in tools]
+        for name in self._expected:
+            if name not in names:
+                _log.warning(
+                    "%s names %r, but the tools are: %s", type(self).__name__, name, ", ".join(names) or "none"
+                )
         return tuple(replace(spec, name=name) for name, spec in named)
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
@@ -224,7 +236,7 @@ class Renamed(_NamedTools):
     """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
 
     def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
-        super().__init__(source, lambda spec: names.get(spec.name, spec.name))
+        super().__init__(source, lambda spec: names.get(spec.name, spec.name), names)
 
 
 class Prefixed(_NamedTools):
@@ -241,7 +253,7 @@ class Filtered(_NamedTools):
         if isinstance(keep, str):
             raise ConfigError(f"keep must be a set of names or a function of a ToolSpec, got {keep!r}")
         keeps = keep if callable(keep) else lambda spec: spec.name in keep
-        super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
+        super().__init__(source, lambda spec: spec.name if keeps(spec) else None, () if callable(keep) else keep)
 
 
 class ToolSubset(Filtered):
@@ -252,11 +264,11 @@ class ToolSubset(Filtered):
         self._order = names
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        specs = {spec.name: spec for spec in super().adapt(tools)}
-        missing = [name for name in self._order if name not in specs]
+        known = [spec.name for spec in tools]
+        missing = [name for name in self._order if name not in known]
         if missing:
-            known = ", ".join(spec.name for spec in tools) or "none"
-            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {known}")
+            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {', '.join(known) or 'none'}")
+        specs = {spec.name: spec for spec in super().adapt(tools)}
         return tuple(specs[name] for name in self._order)
 
 

@@ -378,7 +378,7 @@ def test_beside_a_tool_that_is_not_there_the_others_are_called(said: str) -> Non
 def test_an_unknown_tool_is_rejected_with_the_nearest_names() -> None:
     pieces = read('TOOL_CALL: get_wether({"city": "Oslo"})')
     assert rejected(pieces)[0].error == (
-        "unknown tool: get_wether; did you mean get_weather?; the tools are: f, get_weather, math.add"
+        "unknown tool: get_wether; did you mean get_weather? The tools are: f, get_weather, math.add"
     )
 
 

@@ -97,6 +97,11 @@ def test_invalid_options_are_config_errors(options: dict[str, Any], message: str
         WorkerLimits(stuck_seconds=0)
 
 
+def test_repr_shows_the_tools_or_the_address_and_no_token() -> None:
+    assert repr(Workers("json")) == "Workers('json')"
+    assert repr(Workers(listen="unix:/x", token="a secret of workers")) == "Workers(listen='unix:/x')"
+
+
 def test_values_arrive_unchanged(workers: Workers) -> None:
     number = 2**80
     assert call(workers, "whole", number=number).value == number

@@ -12,7 +12,7 @@ from msgspec import Struct
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import NOT_JSON
+from midspan._types.texts import NOT_JSON, count_noun
 from midspan.errors import ToolError
 from midspan.tools.source import describe_error
 from midspan.tools.workers.protocol import Call, Callback, CallbackResult
@@ -151,7 +151,7 @@ class Ended(Struct, frozen=True):
         if not self.all_killed:
             killed = "whether all its processes were killed is unknown"
         if self.cause == "timeout":
-            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
+            return call.error_result(f"{name} timed out after {count_noun(self.seconds, 'second')}; {killed}")
         if self.cause == "cancelled":
             return call.error_result(f"{name} was cancelled; {killed}")
         if spec.safe_to_retry:

@@ -94,6 +94,10 @@ class Workers(ToolSource):
         workers._options = replace(workers._options, setup=setup, warm=1)
         return workers
 
+    def __repr__(self) -> str:
+        setup, address = self._options.setup, self._options.address
+        return f"Workers(listen={str(address)!r})" if setup is None else f"Workers({setup.tools!r})"
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

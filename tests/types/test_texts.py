@@ -1,0 +1,20 @@
+import pytest
+
+from midspan import Limits
+from midspan._loop.policies import out_of_time
+from midspan._types.texts import count_noun
+from midspan.tools.execution import timeout_message
+from midspan.tools.tasks import Expired
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 seconds"), (1, "1 second"), (1.0, "1 second"), (0.05, "0.05 seconds"), (1234, "1,234 seconds")],
+)
+def test_count_has_the_noun_in_the_right_number(count: float, words: str) -> None:
+    assert count_noun(count, "second") == words
+
+
+def test_durations_in_errors_have_the_right_number() -> None:
+    assert timeout_message("f", 1, Expired()) == "f timed out after 1 second and was cancelled"
+    assert str(out_of_time(Limits(max_seconds=1))) == "Maximum run time exceeded (1 second)"
