@@ -14,7 +14,6 @@ import pytest
 
 import midspan
 from midspan.gemini.request import _GENERATION_FIELDS, _NAMED, _TOP_FIELDS, RequestOptions
-from midspan.providers.gemini.api import ConnectionOptions, connect
 from scripts.public_api import MODULES
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +44,6 @@ def test_type_checkers_accept_programs_of_users_and_find_their_mistakes(checker:
 
 def test_options_of_requests_are_those_that_the_client_accepts() -> None:
     assert get_type_hints(RequestOptions).keys() == {*_NAMED, *_TOP_FIELDS, *_GENERATION_FIELDS}
-    assert list(get_type_hints(ConnectionOptions)) == list(inspect.signature(connect).parameters)
 
 
 def public_functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -82,3 +82,19 @@ def test_progress_is_a_fraction() -> None:
     assert asyncio.run(fractions(2.5)) == [1.0, "done"]
     [error] = asyncio.run(fractions("half"))
     assert "fraction must be a number from 0 to 1 or None, got 'half'" in error
+
+
+def test_unread_progress_of_a_call_is_replaced() -> None:
+    @tool
+    async def work(context: RunContext[None]) -> None:
+        """Report often, while nobody reads."""
+        for step in range(10_000):
+            context.progress(step / 10_000)
+
+    async def main() -> list[Any]:
+        agent = Agent(ScriptedProvider([[ToolCall("1", "work"), ToolCall("2", "work")], "done"]), [work])
+        return [event async for event in agent.stream("?") if isinstance(event, ToolProgress)]
+
+    reports = asyncio.run(main())
+    assert len(reports) < 100
+    assert {report.index: report.fraction for report in reports} == {0: 0.9999, 1: 0.9999}

@@ -245,3 +245,17 @@ def test_stream_that_fails_at_once_raises_an_error(
             await rest.aclose()
 
     run(main())
+
+
+def test_log_of_a_request_has_no_query_of_the_base_url(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "midspan")
+
+    async def main() -> None:
+        async with Server(in_turn(response(b"{}"))) as server:
+            rest = client(f"{server.url}?key=SECRET")
+            await rest.call("POST", "talk?alt=sse", b"{}")
+            await rest.aclose()
+
+    run(main())
+    assert "/talk?alt=sse" in caplog.text
+    assert "SECRET" not in caplog.text

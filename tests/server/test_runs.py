@@ -363,6 +363,7 @@ def test_health_is_degraded_from_a_failed_write_until_one_succeeds(caplog: pytes
         journal.is_full = True
         assert server.post("/api/v1/chat", {"prompt": "1 + 2?"}).status_code == 500
         assert health() == ("degraded", "unavailable")
+        assert 'state="failed"} 1.0' in server.get("/metrics").text
         caplog.clear()
         streamed = server.post("/api/v1/chat", {"prompt": "1 + 2?", "stream": True})
         (record,) = [record for record in caplog.records if record.name == "midspan._server"]

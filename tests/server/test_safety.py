@@ -323,3 +323,17 @@ def test_own_authentication_decides_about_owners() -> None:
             assert len(ann.get("/api/v1/runs").json()["runs"]) == 1
         with httpx.Client(base_url=server.url, headers={"x-user": "bob"}) as bob:
             assert bob.get("/api/v1/runs").json()["runs"] == []
+
+
+def test_only_the_name_of_an_owner_lets_a_request_in() -> None:
+    answers: Any = iter([False, True, 5, "", "ann"])
+    with serving(sum_agent(), authenticate=lambda _: next(answers)) as server:
+        assert [server.get("/api/v1/runs").status_code for _ in range(5)] == [401, 401, 401, 401, 200]
+
+
+def test_async_authentication_is_refused() -> None:
+    async def authenticate(_: Any) -> str:
+        return "ann"
+
+    with pytest.raises(ConfigError, match="authenticate must be a plain function"):
+        create_app(sum_agent(), authenticate=authenticate)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from midspan._types.events import (
     TextDelta,
     ThoughtDelta,
     ToolCallDelta,
+    ToolProgress,
     ToolStart,
     TurnEnd,
     TurnRetry,
@@ -296,10 +297,20 @@ class _Channel:
 
     def report(self, event: RunEvent) -> None:
         if get_ident() == self._thread:
-            self._put(event)
+            self._put_report(event)
             return
         with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
-            self._loop.call_soon_threadsafe(self._put, event)
+            self._loop.call_soon_threadsafe(self._put_report, event)
+
+    def _put_report(self, event: RunEvent) -> None:
+        """Add an event of a tool, which cannot wait for the reader. Progress that nobody has read yet is replaced."""
+        if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
+            for position in reversed(range(len(self.events))):
+                unread = self.events[position]
+                if isinstance(unread, ToolProgress) and unread.index == event.index:
+                    self.events[position] = event
+                    return
+        self._put(event)
 
 
 async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:

@@ -1,6 +1,7 @@
 """The ASGI application: routes, middleware and lifespan."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
@@ -105,6 +106,8 @@ def create_app(
     config = settings_of(ServerConfig, settings, "create_app")
     if not isinstance(agent, Agent):
         raise ConfigError(f"expected an Agent, got {agent!r:.80}")
+    if inspect.iscoroutinefunction(authenticate):
+        raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
     journal = MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES) if journal is None else journal
@@ -253,7 +256,8 @@ class AccessMiddleware:
                 raise ApiError(403, "this value of the Host header is not allowed here; see allowed_hosts")
             case "origin":
                 raise ApiError(403, "web pages of this origin are not allowed here; see cors_origins")
-        scope[OWNER] = self._authenticate(headers)
+        owner = self._authenticate(headers)
+        scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not let anybody in
         if scope[OWNER] is None and scope["path"].removeprefix(scope.get("root_path", "")) not in OPEN_PATHS:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise ApiError(401, "send a valid token as `Authorization: Bearer TOKEN`", headers=challenge)

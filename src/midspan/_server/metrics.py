@@ -16,6 +16,7 @@ from midspan._server.http import ApiError
 from midspan._server.service import Service, StartedRun
 from midspan._types.exchange import Usage
 from midspan._types.run_state import ToolRun
+from midspan.errors import JournalError
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -80,7 +81,8 @@ class Metrics:
         """An error does not carry the calls of the run, but the journal has them."""
         try:
             stored = await self._service.stored(run.owner, run.id)
-        except ApiError:  # it was deleted meanwhile
+        except (ApiError, JournalError):  # it was deleted meanwhile, or could not be stored
+            self.runs.labels(run.choice.id, "failed").inc()
             return
         state = stored.state
         self._count_run(run, stored.info.summary.state, state.turn, state.usage, (*state.tool_runs, *state.ended))

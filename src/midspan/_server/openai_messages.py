@@ -124,10 +124,13 @@ async def _restore(
     try:
         run = await find_run(runs.pop())
     except ApiError:
-        return None  # deleted, or another owner's: the client's own words have to do
+        return None  # deleted, or another owner's: use the client's messages
     if run.start is None or run.end is None:
         return None
-    *earlier, last = run.state.history[len(run.start.messages) :]
+    added = run.state.history[len(run.start.messages) :]
+    if not added:
+        return None
+    *earlier, last = added
     indexes = {int(match[2]): match[0] for match in ids if match is not None}
     if not last.results or max(indexes) >= len(last.results):
         return None

@@ -214,7 +214,8 @@ class RestClient:
 
     def _log_request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> None:
         shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
-        lines = [f"{method} {self._url(path)}", *(f"{name}: {value}" for name, value in shown.items())]
+        # Without the query of the base URL, which may have a key.
+        lines = [f"{method} {self._address}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
         _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked_text(body.decode(errors="replace")))
 
     def _url(self, path: str) -> str:
