@@ -194,7 +194,7 @@ class ResponsePolicy(Policy):
             raise _blocked(response)
         if state.calls:
             return None
-        # A model that was asked for its answer may give it in words after all.
+        # A model that was asked for its answer may answer in text.
         calls_only = self._calls_only and not state.tools_withdrawn
         has_text = not has_no_answer(response.message)
         if reason is FinishReason.END and has_text and not calls_only:
@@ -245,10 +245,10 @@ def _retry(response: ModelResponse, *, has_text: bool, after_results: bool) -> R
         return None
     if after_results:
         return Retry(
-            "the model said nothing after the results",
+            "the model returned an empty response after the results",
             "You have the results of your calls. Answer the question with them now, or make the next call.",
         )
-    return Retry("the model said nothing", "Your answer was empty. Answer the question.")
+    return Retry("the model returned an empty response", "Your answer was empty. Answer the question.")
 
 
 def _blocked(response: ModelResponse) -> AnswerBlockedError:

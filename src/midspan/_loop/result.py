@@ -121,7 +121,7 @@ class RunStream(Generic[Output]):
         """The name of the model."""
         self._history = history
         self._earlier_messages = earlier_messages
-        self._channel = _Channel(make_run, streams=deltas)
+        self._queue = _EventQueue(make_run, streams=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -133,12 +133,12 @@ class RunStream(Generic[Output]):
     @property
     def has_ended(self) -> bool:
         """Whether there is a result."""
-        return self._channel.run is not None and self._channel.run.end is not None
+        return self._queue.run is not None and self._queue.run.end is not None
 
     @property
     def result(self) -> RunResult[Output]:
         """The result of the run, after its last event."""
-        run = self._channel.run
+        run = self._queue.run
         if run is None or run.end is None:
             reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
             raise ConfigError(f"there is no result: the run {reason}")
@@ -149,14 +149,14 @@ class RunStream(Generic[Output]):
     @property
     def messages(self) -> History:
         """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
-        run = self._channel.run
+        run = self._queue.run
         state = RunState.of(self._history) if run is None else run.state
         return state.settled(CALL_CANCELLED).history
 
     @property
     def usage(self) -> Usage:
         """The tokens used so far."""
-        run = self._channel.run
+        run = self._queue.run
         return Usage() if run is None else run.state.usage
 
     def __aiter__(self) -> Self:
@@ -170,23 +170,23 @@ class RunStream(Generic[Output]):
             raise StopAsyncIteration
         if self._is_reading:
             raise ConfigError("this stream is already being iterated by another task")
-        channel = self._channel
-        if not channel.events:
+        queue = self._queue
+        if not queue.events:
             self._is_reading = True
             try:
                 if self._task is None:
-                    self._task = asyncio.get_running_loop().create_task(channel.drive())
-                await channel.next_event()
+                    self._task = asyncio.get_running_loop().create_task(queue.execute())
+                await queue.next_event()
             except asyncio.CancelledError:
                 await self.aclose()
                 raise
             finally:
                 self._is_reading = False
-        event = channel.events.popleft()
+        event = queue.events.popleft()
         if event is not None:
             return event
         is_closed, self._is_closed = self._is_closed, True
-        error = self._channel.error
+        error = self._queue.error
         if self.on_end is not None and not is_closed and (error is None or isinstance(error, Exception)):
             self.on_end(error or self.result)
         if error is not None and not is_closed:
@@ -198,18 +198,18 @@ class RunStream(Generic[Output]):
         task = self._task
         if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
             raise ConfigError("the events of this run are read in another event loop; close it there")
-        self._is_closed = self._channel.is_closed = True
+        self._is_closed = self._queue.is_closed = True
         if task is None or task.done():
             return
         task.cancel()
         await asyncio.wait([task])
-        if isinstance(self._channel.error, KeyboardInterrupt | SystemExit):
-            raise self._channel.error
+        if isinstance(self._queue.error, KeyboardInterrupt | SystemExit):
+            raise self._queue.error
 
     def close(self) -> None:
         """Like `aclose`, for plain code."""
         if self._task is None:
-            self._is_closed = self._channel.is_closed = True
+            self._is_closed = self._queue.is_closed = True
         elif not self._task.done():
             run_blocking(self.aclose())
 
@@ -237,7 +237,7 @@ _READ_AHEAD = frozenset((TextDelta, ThoughtDelta, ToolCallDelta))
 _MAX_READ_AHEAD = 64
 
 
-class _Channel:
+class _EventQueue:
     """Passes the events of a run from its task to the reader; see `Listener`."""
 
     def __init__(self, make_run: "MakeRun", *, streams: bool) -> None:
@@ -253,10 +253,10 @@ class _Channel:
         self.events: deque[RunEvent | None] = deque()
         """The events that were not read yet; None after the last one."""
         self._reader: asyncio.Future[None] | None = None
-        self._driver: asyncio.Future[None] | None = None
+        self._run_waiter: asyncio.Future[None] | None = None
 
-    async def drive(self) -> None:
-        """Run the run."""
+    async def execute(self) -> None:
+        """Execute the run and pass its events to the reader."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         try:
             self.run = await self._make_run(self)
@@ -280,13 +280,13 @@ class _Channel:
         has_asked = not self.events and self._reader is not None and not self._reader.done()
         if has_asked or self.is_closed:
             return
-        self._driver = self._loop.create_future()
-        await self._driver
+        self._run_waiter = self._loop.create_future()
+        await self._run_waiter
 
     def next_event(self) -> "asyncio.Future[None]":
         """Let the run continue, and return a future for its next event."""
-        if self._driver is not None and not self._driver.done():
-            self._driver.set_result(None)
+        if self._run_waiter is not None and not self._run_waiter.done():
+            self._run_waiter.set_result(None)
         self._reader = asyncio.get_running_loop().create_future()
         return self._reader
 

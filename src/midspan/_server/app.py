@@ -49,7 +49,7 @@ class ServerApp:
     """The server as an ASGI application.
 
     A program that mounts it passes `app.lifespan` as its own lifespan, or enters it there: mounted applications get no
-    lifespan events. Until it is left, the application serves requests; then its runs are settled.
+    lifespan events. Until it is left, the application serves requests; then it waits for its runs or cancels them.
     """
 
     def __init__(self, service: Service, app: ASGIApp, routes: Sequence[BaseRoute], owned: Sequence[Any]) -> None:

@@ -46,7 +46,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout: Seconds = 30.0
     """How long a client may take to send the headers, and then the body."""
     send_timeout: Seconds = 30.0
-    """How long a client may leave what was sent unread."""
+    """How long a send may block because the client does not read."""
     heartbeat_seconds: Seconds = 15.0
     """How often a quiet stream sends a comment, so that proxies keep it open."""
     shutdown_seconds: Annotated[float, Meta(ge=0)] = 20.0

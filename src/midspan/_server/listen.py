@@ -1,4 +1,4 @@
-"""The server process: uvicorn with timeouts for slow clients, a shutdown that settles the runs first, JSON logs."""
+"""The server process: uvicorn with timeouts for slow clients, an orderly shutdown, JSON logs."""
 
 import asyncio
 import logging
@@ -109,7 +109,7 @@ class Server(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, settle the runs, then end the connections."""
+        """Accept no more connections, wait for the runs or cancel them, then end the connections."""
         for server in self.servers:
             server.close()
         closing = asyncio.get_running_loop().create_task(self._app.aclose())

@@ -88,7 +88,7 @@ def _check_state(runner: InterruptibleRunner) -> HealthCheck:
             return HealthCheck("problem", describe_error(error))
         finally:
             log.close()
-    return HealthCheck("ok", f"what is asked is logged in {short_path(folder)}")
+    return HealthCheck("ok", f"runs are logged in {short_path(folder)}")
 
 
 def _check_tools(runner: InterruptibleRunner, settings: Settings | None) -> HealthCheck:

@@ -1,4 +1,4 @@
-"""`midspan runs`: what was asked in this terminal, from the log."""
+"""`midspan runs`: past runs of `ask` and `chat`."""
 
 import sys
 import time
