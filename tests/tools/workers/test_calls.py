@@ -107,6 +107,9 @@ def test_values_arrive_unchanged(workers: Workers) -> None:
     assert call(workers, "whole", number="12").value == 12  # coerced, as in a host
     assert "invalid parameters" in call(workers, "whole", number="x").value
     assert "not JSON serializable" in call(workers, "whole", number=object()).value
+    for id, run_id in (("\ud800", "run"), ("1", "\ud800")):
+        result = run(workers.call(ToolCall(id, "pid"), RunContext(run_id=run_id)))
+        assert "pid was not run: the call is not JSON serializable" in result.value
     assert call(workers, "leave").value == "leave failed: SystemExit: enough"
     assert "a worker may return" in call(workers, "everything").value
     assert call(workers, "pid").value  # the worker is still there

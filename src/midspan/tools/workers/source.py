@@ -127,7 +127,7 @@ class Workers(ToolSource):
         try:
             job = Job(call, context, session)
         except NOT_JSON as error:
-            message = f"{call.name} was not run: the arguments are not JSON serializable: {error}"
+            message = f"{call.name} was not run: the call is not JSON serializable: {error}"
             return call.error_result(message, NOT_RUN)
         pool = self._open_pool()
         pool.submit(job)

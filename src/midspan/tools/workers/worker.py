@@ -301,7 +301,7 @@ class _Worker:
         if number != self._call or context is None:
             return
         context.cancel()
-        for future in self._waiting.values():
+        for future in list(self._waiting.values()):  # the main thread clears it when a call ends
             future.cancel()
         if task is not None:
             task.cancel()
