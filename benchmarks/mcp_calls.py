@@ -34,7 +34,7 @@ async def measure(name: str, bare: Client, source: MCPServer, calls: int) -> flo
     async def with_midspan() -> None:
         context = RunContext(None, run_id="run", call_id="1")
         result, _ = await run_call(source.call, ToolCall("1", "add", {"a": 1, "b": 2}), context)
-        assert result.value == {"result": 3}
+        assert result.value == 3
 
     await bare.list_tools()
     await source.list_tools()

@@ -52,7 +52,7 @@ def test_tools_are_served_to_owners_of_a_token() -> None:
         async with connected(server, ANN) as source:
             assert [spec.name for spec in await source.list_tools()] == ["add"]
             result = await source.call(ToolCall("c", "add", {"a": 1, "b": 2}))
-            assert (result.is_error, result.value) == (False, {"result": 3})
+            assert (result.is_error, result.value) == (False, 3)
 
     with serving(sum_agent(), tokens=TOKENS) as server:
         run(main(server))
@@ -131,7 +131,7 @@ def test_tool_that_calls_another_tool_counts_as_one_run() -> None:
     async def main(server: Served) -> None:
         async with connected(server, ANN) as source:
             result = await source.call(ToolCall("1", "total", {}))
-            assert (result.is_error, result.value) == (False, {"result": "3 euros"})
+            assert (result.is_error, result.value) == (False, "3 euros")
 
     with serving(Agent(sums(), [total, price]), tokens=TOKENS, max_runs=1) as server:
         run(main(server))
@@ -167,7 +167,7 @@ def test_call_that_ends_in_time_is_answered_at_shutdown() -> None:
                 server.stop()
                 await asyncio.to_thread(wait_until, lambda: server.app.service.is_draining)
                 gate.open.set()
-                assert (await calling).value == {"result": "done"}
+                assert (await calling).value == "done"
 
     run(main())
     assert not gate.cancelled.is_set()

@@ -95,7 +95,7 @@ def test_agent_reaches_the_tools_over_mcp_with_the_scripted_gemini(tmp_path: Pat
             result = await agent.run(prompt)
             assert [call.name for call in result.tool_calls] == names
             assert not any(call.is_error for call in result.tool_calls)
-        assert result.tool_calls[0].value["result"][0]["name"] == "test-db"
+        assert result.tool_calls[0].value[0]["name"] == "test-db"
         await server.aclose()
 
     with LocalGemini(SCRIPT) as gemini:

@@ -217,12 +217,13 @@ def _network_errors(place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        failure = NetworkError(_describe(error, place))
+        failure = NetworkError(describe_connect_error(error, place))
         failure.retryable = not isinstance(error, ssl.SSLCertVerificationError)
         raise failure from error
 
 
-def _describe(error: OSError, place: str) -> str:
+def describe_connect_error(error: OSError, place: str) -> str:
+    """Say why `place` cannot be reached, and what would help."""
     match error:
         case socket.gaierror():
             return f"cannot resolve the name of {place}; check the URL and your network connection"

@@ -10,15 +10,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from midspan._http.origins import ANY, LOOPBACK_HOSTS, AllowedOrigins
+from midspan._types.texts import check_token
 from midspan.errors import ConfigError
 
 ANONYMOUS = "anonymous"
 """The owner of everything on a server without tokens."""
 OWNER = "midspan_owner"
 """Where the scope of a request has its owner."""
-_MIN_TOKEN_CHARS = 16
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_TOKEN = re.compile(r"[!-~]+")
 
 Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -88,10 +87,7 @@ class Tokens:
         for owner, token in (tokens or {}).items():
             if not isinstance(owner, str) or not owner:
                 raise ConfigError(f"the owner of a token must be a non-empty string, got {owner!r:.80}")
-            if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-                raise ConfigError("a token must be printable ASCII without spaces")
-            if len(token) < _MIN_TOKEN_CHARS:
-                raise ConfigError(f"a token has fewer than {_MIN_TOKEN_CHARS} characters; try `openssl rand -hex 32`")
+            check_token(token)
             other = owners.setdefault(_digest(token), owner)
             if other != owner:
                 raise ConfigError(f"{other!r} and {owner!r} have the same token; give each owner a token of its own")

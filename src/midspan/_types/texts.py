@@ -19,6 +19,8 @@ NOT_JSON = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 """Encode as JSON with sorted keys: equal values give equal bytes."""
 _SURROGATE = "[\ud800-\udfff]"
+_TOKEN = re.compile(r"[!-~]+")
+_MIN_TOKEN_CHARS = 16
 
 
 def check_text(text: Any, label: str) -> None:
@@ -31,6 +33,14 @@ def check_text(text: Any, label: str) -> None:
         raise ConfigError(
             f"{label} is not valid Unicode: it contains {text[error.start]!r} at character {error.start}"
         ) from None
+
+
+def check_token(token: Any) -> None:
+    """Raise ConfigError if a value cannot be the secret of those who may connect to a server."""
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise ConfigError("a token must be printable ASCII without spaces")
+    if len(token) < _MIN_TOKEN_CHARS:
+        raise ConfigError(f"a token has fewer than {_MIN_TOKEN_CHARS} characters; try `openssl rand -hex 32`")
 
 
 def with_article(name: str) -> str:

@@ -117,7 +117,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
     if arguments is None:
         validated = tool.parameters.validate(call.arguments)
         if validated.problems:
-            return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+            return _invalid_arguments(call, validated.problems)
         arguments, changes = validated.arguments, validated.changes
     started, name = context.start(tool.timeout), call.name
     function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
@@ -135,8 +135,8 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
     except Expired as expired:
         context.cancel()
         return call.error_result(timeout_message(name, tool.timeout, expired, is_async=tool.is_async))
-    except ToolRaised as raised:
-        return _error_result(call, raised.error, context)
+    except ToolRaised as error:
+        return _error_result(call, error, context)
     except ToolError as error:  # no thread could be started
         return call.error_result(str(error), NOT_RUN)
     return _to_tool_result(tool, call, value, changes)
@@ -151,7 +151,7 @@ def execute_here(
     """
     validated = tool.parameters.validate(call.arguments)
     if validated.problems:
-        return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+        return _invalid_arguments(call, validated.problems)
     changes = validated.changes
     try:
         value = _bind(tool, validated.arguments, context)
@@ -159,8 +159,6 @@ def execute_here(
             read = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop)
             value, notes = read.result()
             changes = (*changes, *notes)
-    except ToolRaised as raised:
-        return _error_result(call, raised.error, context)
     except Exception as error:  # noqa: BLE001 - tools are user code
         return _error_result(call, error, context)
     return _to_tool_result(tool, call, value, changes)
@@ -170,20 +168,16 @@ async def execute_in_this_task(tool: Tool[..., Any], call: ToolCall, context: Ru
     """Run the call of an async function in the current task, without a timeout. Worker processes do so."""
     validated = tool.parameters.validate(call.arguments)
     if validated.problems:
-        return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+        return _invalid_arguments(call, validated.problems)
     changes = validated.changes
     try:
         value = await _bind(tool, validated.arguments, context)
         if type(value) not in _PLAIN_TYPES:
             value, notes = await _read(value, tool, monotonic())
             changes = (*changes, *notes)
-    except ToolRaised as raised:
-        return _error_result(call, raised.error, context)
-    except asyncio.CancelledError as error:
-        if context.cancelled:
+    except (Exception, asyncio.CancelledError) as error:
+        if context.cancelled and isinstance(error, asyncio.CancelledError):
             raise
-        return _error_result(call, error, context)
-    except Exception as error:  # noqa: BLE001 - tools are user code
         return _error_result(call, error, context)
     return _to_tool_result(tool, call, value, changes)
 
@@ -236,9 +230,15 @@ async def _collect(iterator: AsyncIterator[Any]) -> list[Any]:
     return items
 
 
+def _invalid_arguments(call: ToolCall, problems: Iterable[object]) -> ToolResult:
+    return call.error_result(f"invalid parameters:{bulleted(map(str, problems))}", NOT_RUN)
+
+
 def _error_result(call: ToolCall, error: BaseException, context: RunContext[Any]) -> ToolResult:
+    if isinstance(error, ToolRaised):
+        error = error.error
     if isinstance(error, _InvalidArguments):
-        return call.error_result(f"invalid parameters:{bulleted(str(error.__cause__).splitlines())}", NOT_RUN)
+        return _invalid_arguments(call, str(error.__cause__).splitlines())
     if isinstance(error, ArgumentError):
         return call.error_result(f"invalid parameters:{bulleted(str(error).splitlines())}")
     if isinstance(error, ToolError):

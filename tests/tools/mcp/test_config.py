@@ -57,7 +57,8 @@ def test_variables_are_replaced_everywhere(path: Path, monkeypatch: pytest.Monke
     ("server", "message"),
     [
         ({"command": "${NO_SUCH_VARIABLE}"}, r"the server 's' in .* uses \$\{NO_SUCH_VARIABLE\}, which is not set"),
-        ({"args": ["x"]}, "it has neither a command nor a url"),
+        ({"args": ["x"]}, "an MCP server needs a command or a url, and not both"),
+        ({"command": "x", "url": "http://y"}, "an MCP server needs a command or a url, and not both"),
         ({"command": "x", "args": "y"}, "Expected `array`, got `str` - at `\\$.args`"),
         ({"url": "example.com"}, "must start with http"),
         ({"type": "sse", "url": "http://x"}, "uses the transport sse"),
@@ -70,6 +71,14 @@ def test_error_names_the_server_and_the_file(path: Path, server: Any, message: s
         load_mcp_servers(path)
     assert "'s'" in str(caught.value)
     assert ".mcp.json" in str(caught.value)
+
+
+def test_target_of_a_server_shows_both_its_command_and_its_url(path: Path) -> None:
+    write(
+        path, a={"command": "x", "args": ["y"]}, b={"httpUrl": "http://z"}, c={"command": "x", "url": "http://z"}, d={}
+    )
+    targets = [entry.target for entry in read_config(path, expand=False).values()]
+    assert targets == ["x y", "http://z", "x and http://z (not valid: only one of them is allowed)", ""]
 
 
 @pytest.mark.parametrize(

@@ -203,4 +203,5 @@ def test_server_that_cannot_be_reached_is_unavailable() -> None:
     port, listing = asyncio.run(main())
     (source,) = listing.unavailable
     assert source.name == "gone"
-    assert source.message.startswith(f"cannot connect to http://127.0.0.1:{port}/mcp: ")
+    hint = "connection refused; check the URL and whether the server is running"
+    assert source.message == f"cannot connect to http://127.0.0.1:{port}/mcp: {hint}"

@@ -61,7 +61,7 @@ def test_structured_result_is_the_value(connect_all: Connect) -> None:
 
 def test_arguments_are_coerced_and_defaults_filled_in(connect: Connect) -> None:
     result = call(connect(), "add", a="40")
-    assert result.value == {"result": 42}
+    assert result.value == 42
     assert result.notes == ('a: "40" → 40',)
 
 
@@ -258,7 +258,7 @@ def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
         return texts
 
     assert asyncio.run(main()) == ["first", "second"]
-    assert call(server, "add", a=1).value == {"result": 3}  # in another event loop, after the first one was closed
+    assert call(server, "add", a=1).value == 3  # in another event loop, after the first one was closed
 
 
 def test_source_of_a_blocked_event_loop_is_an_error_and_not_a_deadlock(
@@ -337,7 +337,7 @@ def test_every_call_in_flight_when_the_server_dies_has_an_unknown_outcome(
         assert "The outcome is unknown" in result.value
         assert result.notes == (("The call was tried 2 times.",) if read_only else ())
     assert starts.read_text() == ("xx" if read_only else "x")
-    assert after.value == {"result": 3}, "one death is one failure, after which the server is started at once"
+    assert after.value == 3, "one death is one failure, after which the server is started at once"
 
 
 @pytest.mark.requirement("MC-06")
@@ -365,7 +365,7 @@ def test_agent_works_with_the_servers_that_came_up() -> None:
     servers += [MCPServer(["no-such-command"], name=f"gone{index}") for index in range(16)]
     agent = Agent(ScriptedProvider([ToolCall("1", "s2_add", {"a": 1}), "done"]), servers)
     events, _ = run(agent)
-    assert [result.value for result in results(events)] == [{"result": 3}]
+    assert [result.value for result in results(events)] == [3]
     missing = {event.source: event.message for event in events if isinstance(event, SourceUnavailable)}
     assert missing.keys() == {f"gone{index}" for index in range(16)}
     assert "the command 'no-such-command' cannot be started" in missing["gone0"]

@@ -1,7 +1,8 @@
 import asyncio
 import base64
 import threading
-from typing import Any, Literal
+from contextlib import aclosing
+from typing import Any, Literal, TypedDict
 
 import mcp_types
 import pytest
@@ -13,7 +14,7 @@ from midspan._types.context import RunContext
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, ToolError
-from midspan.tools import ToolListing, ToolSource, mcp_app, mcp_server, tool, tool_from_spec
+from midspan.tools import MCPServer, ToolListing, ToolSource, mcp_app, mcp_server, tool, tool_from_spec
 from midspan.tools.toolbox import Toolbox
 from tests.bounds import BOUND
 from tests.tools.mcp_serve.serving import ERAS, served
@@ -59,6 +60,41 @@ async def test_functions_are_listed_with_their_schemas(era: str) -> None:
         "properties": {"result": {"type": "integer"}},
         "required": ["result"],
     }
+
+
+class Pair(TypedDict):
+    first: int
+    second: int
+
+
+class Found(TypedDict):
+    result: int
+    page: int
+
+
+async def test_values_return_to_midspan_as_the_functions_returned_them() -> None:
+    def find(name: str) -> int | None:
+        return 3 if name == "ann" else None
+
+    def pairs() -> list[Pair]:
+        return [{"first": 1, "second": 2}]
+
+    def search() -> Found:
+        return {"result": 1, "page": 2}
+
+    functions = [add, find, pairs, search]
+    async with served(mcp_app(functions)) as url, aclosing(MCPServer(url=url)) as server:
+        calls = [
+            ("add", {"a": 11}),
+            ("find", {"name": "ann"}),
+            ("find", {"name": "bob"}),
+            ("pairs", {}),
+            ("search", {}),
+        ]
+        results = [await server.call(ToolCall("1", name, arguments)) for name, arguments in calls]
+        specs = await server.list_tools()
+    assert [result.value for result in results] == [12, 3, None, pairs(), search()]
+    assert [spec.response for spec in specs] == [tool(function).spec.response for function in functions]
 
 
 @pytest.mark.requirement("MS-02")

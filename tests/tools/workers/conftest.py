@@ -16,6 +16,7 @@ from midspan.tools import Workers
 from tests.bounds import BOUND
 
 TOOLS = Path(__file__).with_name("toolfile.py")
+TOKEN = "secret-of-the-host"
 T = TypeVar("T")
 Dial = Callable[..., subprocess.Popen[str]]
 
@@ -83,7 +84,7 @@ def workers(make_workers: Callable[..., Workers]) -> Workers:
 def dial() -> Iterator[Dial]:
     started: list[subprocess.Popen[str]] = []
 
-    def start(host: Workers, token: str = "secret", tools: Any = TOOLS, **streams: Any) -> subprocess.Popen[str]:
+    def start(host: Workers, token: str = TOKEN, tools: Any = TOOLS, **streams: Any) -> subprocess.Popen[str]:
         assert host.address is not None
         command = [sys.executable, "-m", "midspan", "worker", str(tools), "--connect", host.address]
         environment = {**os.environ, "MIDSPAN_WORKER_TOKEN": token}

@@ -20,7 +20,7 @@ from midspan.events import ToolProgress
 from midspan.messages import ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
 from midspan.tools import ToolSource, WorkerLimits, Workers
-from tests.tools.workers.conftest import Counter, run
+from tests.tools.workers.conftest import TOKEN, Counter, run
 
 
 def call(workers: Workers, name: str, **arguments: Any) -> ToolResult:
@@ -85,9 +85,13 @@ def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[.
         ({"tools": 5}, "Workers: tools must be a file or a module, got 5"),
         ({"listen": "unix:/x", "token": "t"}, "either the file of the tools or listen"),
         ({"tools": None}, "either the file of the tools or listen"),
-        ({"tools": None, "listen": "unix:/x"}, "listen= needs token"),
-        ({"tools": None, "listen": "/x", "token": "t"}, "invalid address '/x'"),
-        ({"tools": None, "listen": "tcp:host:99999", "token": "t"}, "invalid address"),
+        ({"tools": None, "listen": "unix:/x"}, "listen= needs token=…, the secret that workers must know"),
+        ({"tools": None, "listen": "unix:/x", "token": "t"}, "a token has fewer than 16 characters"),
+        ({"tools": None, "listen": "unix:/x", "token": "t" * 15}, "a token has fewer than 16 characters"),
+        ({"tools": None, "listen": "unix:/x", "token": ""}, "a token must be printable ASCII"),
+        ({"tools": None, "listen": "unix:/x", "token": TOKEN, "sandbox": True}, "^sandbox= is for workers that"),
+        ({"tools": None, "listen": "/x", "token": TOKEN}, "invalid address '/x'"),
+        ({"tools": None, "listen": "tcp:host:99999", "token": TOKEN}, "invalid address"),
     ],
 )
 def test_invalid_options_are_config_errors(options: dict[str, Any], message: str) -> None:
@@ -108,6 +112,9 @@ def test_values_arrive_unchanged(workers: Workers) -> None:
     assert call(workers, "whole", number="12").value == 12  # coerced, as in a host
     assert "invalid parameters" in call(workers, "whole", number="x").value
     assert "not JSON serializable" in call(workers, "whole", number=object()).value
+    for id, run_id in (("\ud800", "run"), ("1", "\ud800")):
+        result = run(workers.call(ToolCall(id, "pid"), RunContext(run_id=run_id)))
+        assert "pid was not run: the call is not JSON serializable" in result.value
     assert call(workers, "leave").value == "leave failed: SystemExit: enough"
     assert "a worker may return" in call(workers, "everything").value
     assert call(workers, "pid").value  # the worker is still there
@@ -154,6 +161,25 @@ def test_progress_reaches_the_readers_of_a_run(workers: Workers, caplog: pytest.
     with caplog.at_level(logging.INFO, "midspan"):
         assert run(main()) == [("1", 0.4, "reading")]
     assert " 1] a note" in caplog.text
+
+
+def test_texts_that_are_not_valid_unicode_are_replaced(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "midspan"):
+        assert (
+            call(workers, "fail_with_surrogates").value == "fail_with_surrogates failed: ValueError: bad \ufffd thing"
+        )
+    assert "note \ufffd" in caplog.text
+    assert 'raise ValueError("bad' in caplog.text, "the traceback"
+    assert "ran, but its result cannot be sent" in call(workers, "fail_with_surrogates", is_content=True).value
+
+
+def test_file_whose_error_is_not_valid_unicode_is_a_config_error(
+    make_workers: Callable[..., Workers], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise ValueError('bad \\ud800 thing')")
+    with pytest.raises(ConfigError, match="bad \ufffd thing"):
+        run(make_workers(broken).list_tools())
 
 
 @tool(read_only=True)

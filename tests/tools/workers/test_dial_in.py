@@ -30,13 +30,13 @@ from midspan.tools.workers.protocol import (
     encode,
 )
 from tests.bounds import BOUND
-from tests.tools.workers.conftest import Counter, Dial, run
+from tests.tools.workers.conftest import TOKEN, Counter, Dial, run
 
 
 @pytest.fixture(params=["unix", "tcp"])
 def host(request: pytest.FixtureRequest, tmp_path: Path, make_workers: Callable[..., Workers]) -> Workers:
     address = "tcp:127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path / 'host.sock'}"
-    workers = make_workers(None, listen=address, token="secret", limits=WorkerLimits(start_seconds=BOUND))
+    workers = make_workers(None, listen=address, token=TOKEN, limits=WorkerLimits(start_seconds=BOUND))
     run(workers.start())
     return workers
 
@@ -67,7 +67,7 @@ def test_limits_of_memory_and_cpu_time_hold_for_workers_that_connect(
     make_workers: Callable[..., Workers], dial: Dial
 ) -> None:
     limits = WorkerLimits(start_seconds=BOUND, max_memory_bytes=2**29, max_cpu_seconds=1)
-    host = make_workers(None, listen="tcp:127.0.0.1:0", token="secret", limits=limits)
+    host = make_workers(None, listen="tcp:127.0.0.1:0", token=TOKEN, limits=limits)
 
     async def main() -> None:
         await host.start()
@@ -174,7 +174,7 @@ def connected(host: Workers) -> socket.socket:
     return connection
 
 
-REGISTER = Register(VERSION, "secret", 1)
+REGISTER = Register(VERSION, TOKEN, 1)
 
 
 @pytest.mark.requirement("W-08")
@@ -185,7 +185,7 @@ REGISTER = Register(VERSION, "secret", 1)
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x05hello",
         encode(Log(0, 20, "before it has registered")),
-        encode(Register(VERSION + 1, "secret", 1)),
+        encode(Register(VERSION + 1, TOKEN, 1)),
         encode(REGISTER),  # without tools
     ],
     ids=["http", "oversized", "garbage", "early", "version", "no tools"],
@@ -214,7 +214,7 @@ def test_connection_that_does_not_follow_the_protocol_is_closed_and_no_other(
         (b"\x00\x00\x00\x05hello", "a frame is not a message"),
         (encode(Result(1, b"{}")), "a result is not valid"),
         (encode(Result(1, b'{"id": "other", "name": "guess", "value": 1}')), "a result belongs to another call"),
-        (encode(Register(VERSION, "secret", 1)), "a worker registered twice"),
+        (encode(Register(VERSION, TOKEN, 1)), "a worker registered twice"),
     ],
     ids=["oversized", "garbage", "result", "other call", "second registration"],
 )
@@ -226,7 +226,7 @@ def test_call_of_a_worker_that_breaks_the_protocol_has_an_unknown_outcome(
     async def main() -> None:
         assert (await host.execute_in_session(None, "count", {})).value == 1
         with connected(host) as worker:
-            worker.sendall(encode(Register(VERSION, "secret", 1, (RegisteredTool(ToolSpec("guess"), None),))))
+            worker.sendall(encode(Register(VERSION, TOKEN, 1, (RegisteredTool(ToolSpec("guess"), None),))))
             while "guess" not in [spec.name for spec in await host.list_tools()]:
                 pass
             call = asyncio.create_task(host.execute_in_session(None, "guess", {}))
@@ -275,7 +275,7 @@ def test_cancellation_together_with_the_result_keeps_the_result_and_the_worker(
         log, handler = logging.getLogger("midspan.tools.workers"), CallSoonHandler(lambda: pool.cancel(job))
         decoder = FrameDecoder[ToWorker](ToWorker)
         with connected(host) as worker:
-            worker.sendall(encode(Register(VERSION, "secret", 1, (RegisteredTool(ToolSpec("add"), None),))))
+            worker.sendall(encode(Register(VERSION, TOKEN, 1, (RegisteredTool(ToolSpec("add"), None),))))
             number = (await next_call(worker, decoder)).call
             log.addHandler(handler)
             try:
@@ -296,11 +296,11 @@ def test_cancellation_together_with_the_result_keeps_the_result_and_the_worker(
 def test_unix_socket_is_for_its_owner_and_is_removed(tmp_path: Path, make_workers: Callable[..., Workers]) -> None:
     path = tmp_path / "host.sock"
     for _ in range(2):
-        workers = make_workers(None, listen=f"unix:{path}", token="secret")
+        workers = make_workers(None, listen=f"unix:{path}", token=TOKEN)
         run(workers.start())
         assert path.stat().st_mode & 0o777 == 0o600
         with pytest.raises(ConfigError, match="cannot listen at"):
-            run(make_workers(None, listen=f"unix:{path}", token="secret").start())
+            run(make_workers(None, listen=f"unix:{path}", token=TOKEN).start())
         run(workers.aclose())
         assert not path.exists()
 
@@ -309,11 +309,11 @@ def test_stale_unix_socket_is_replaced(tmp_path: Path, make_workers: Callable[..
     path = tmp_path / "host.sock"
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(path))
-    run(make_workers(None, listen=f"unix:{path}", token="secret").start())
+    run(make_workers(None, listen=f"unix:{path}", token=TOKEN).start())
 
 
 def test_call_without_any_worker_is_an_error_after_a_while(make_workers: Callable[..., Workers]) -> None:
-    workers = make_workers(None, listen="tcp:127.0.0.1:0", token="x", limits=WorkerLimits(start_seconds=0.2))
+    workers = make_workers(None, listen="tcp:127.0.0.1:0", token=TOKEN, limits=WorkerLimits(start_seconds=0.2))
     begin = time.monotonic()
     result = run(workers.call(ToolCall("1", "count")))
     assert "no worker has connected to tcp:127.0.0.1:" in result.value
@@ -322,7 +322,7 @@ def test_call_without_any_worker_is_an_error_after_a_while(make_workers: Callabl
 
 def test_first_calls_at_the_same_time_listen_once(tmp_path: Path, make_workers: Callable[..., Workers]) -> None:
     limits = WorkerLimits(start_seconds=0.2)
-    workers = make_workers(None, listen=f"unix:{tmp_path / 'host.sock'}", token="x", limits=limits)
+    workers = make_workers(None, listen=f"unix:{tmp_path / 'host.sock'}", token=TOKEN, limits=limits)
 
     async def main() -> list[ToolResult]:
         return await asyncio.gather(*(workers.call(ToolCall(str(number), "count")) for number in range(3)))

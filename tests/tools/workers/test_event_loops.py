@@ -7,7 +7,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -42,6 +44,27 @@ def read_clock(context: RunContext) -> float:
         time.sleep(0.001)
     return time.monotonic()
 """
+READ_ONLY = """
+import os, time
+from midspan import tool
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    return a + b
+
+@tool(read_only=True)
+async def add_async(a: int, b: int) -> int:
+    return a + b
+
+@tool(read_only=True)
+def add_slowly(a: int, b: int) -> int:
+    time.sleep(0.05)
+    return a + b
+
+@tool(read_only=True)
+def pid() -> int:
+    return os.getpid()
+"""
 
 
 @pytest.fixture
@@ -72,6 +95,56 @@ def test_results_reach_their_callers_in_many_event_loops(make_workers: Callable[
         await asyncio.gather(*(one_after_another(start + 1_000 * lane) for lane in range(3)))
 
     threads = [threading.Thread(target=run, args=(calls(10_000 * index),)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND)
+    assert not any(thread.is_alive() for thread in threads)
+    assert failures == []
+
+
+async def call_at_random(workers: Workers, random: Random, start: int, failures: list[object]) -> None:
+    """Make calls one after another; some are cancelled at any moment, and some block the event loop meanwhile."""
+    for number in range(start, start + 10):
+        task = asyncio.create_task(workers.call(add(number, random.choice(("add", "add_async", "add_slowly", "add")))))
+        await asyncio.sleep(random.choice((0, 0, 0.001)))
+        if not number % 7:
+            task.cancel()
+        elif not number % 11:
+            time.sleep(random.choice((0.01, 0.06, 0.12)))  # noqa: ASYNC251 - the pool has to read meanwhile
+        await asyncio.wait([task], timeout=BOUND)
+        if not task.done() or (not task.cancelled() and task.result().value != 2 * number):
+            failures.append(task)
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_no_result_is_lost_while_event_loops_are_closed_and_workers_die(
+    make_workers: Callable[..., Workers], tmp_path: Path, kills: bool
+) -> None:
+    file = tmp_path / "read_only.py"
+    file.write_text(READ_ONLY)
+    workers = make_workers(file, processes=2)
+    failures: list[object] = []
+    end = time.monotonic() + 3
+
+    async def calls(random: Random, start: int) -> None:
+        lanes = [asyncio.create_task(call_at_random(workers, random, start + 100 * lane, failures)) for lane in (1, 2)]
+        if random.random() < 0.3:  # the event loop is closed at any moment
+            await asyncio.wait(lanes, timeout=random.random() / 20)
+        else:
+            await asyncio.gather(*lanes)
+        if kills:
+            pid = (await workers.call(ToolCall("1", "pid"))).value
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def loops(seed: int) -> None:
+        random, start = Random(seed), 1_000_000 * seed
+        while time.monotonic() < end and not failures:
+            run(calls(random, start))
+            start += 1_000
+
+    threads = [threading.Thread(target=loops, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

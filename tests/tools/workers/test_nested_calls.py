@@ -13,7 +13,7 @@ from midspan.testing import ScriptedProvider
 from midspan.tools import Prefixed, ToolLike, WorkerLimits, Workers
 from tests.bounds import BOUND
 from tests.server.serving import wait_until
-from tests.tools.workers.conftest import TOOLS, Counter, Dial, is_running, run
+from tests.tools.workers.conftest import TOKEN, TOOLS, Counter, Dial, is_running, run
 
 DEADLOCK = "descend was not run: all workers that could run it are busy with calls that wait for it, directly or not"
 
@@ -22,7 +22,7 @@ DEADLOCK = "descend was not run: all workers that could run it are busy with cal
 def host(make_workers: Callable[..., Workers]) -> Workers:
     """Has only the workers that a test starts."""
     limits = WorkerLimits(start_seconds=BOUND)
-    workers = make_workers(None, listen="tcp:127.0.0.1:0", token="secret", limits=limits)
+    workers = make_workers(None, listen="tcp:127.0.0.1:0", token=TOKEN, limits=limits)
     run(workers.start())
     return workers
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from midspan import RunContext, tool
+from midspan.messages import Text
 
 state: dict[str, int] = {}
 
@@ -153,6 +154,15 @@ def die_once(path: str) -> str:
 def leave() -> None:
     """Calls sys.exit."""
     sys.exit("enough")
+
+
+def fail_with_surrogates(context: RunContext[None], is_content: bool = False) -> Text:
+    """Reports, logs and raises, or returns, a text that is not valid Unicode, as file names may be."""
+    context.progress(0.5, "at \ud800")
+    context.log("note \ud800")
+    if is_content:
+        return Text("content \ud800")
+    raise ValueError("bad \ud800 thing")
 
 
 @tool(timeout=60)
@@ -310,5 +320,5 @@ tools = [
     *(busy_loop, hold_gil, hung_socket, deaf_child, daemons, count, pid, modules, speak, note, look, die, die_reading),
     *(die_once, leave, wait_politely, wait_in_thread, ignore_cancellation, stuck, report, total, total_in_thread, ask),
     *(descend, allocate, burn, write, scratch, connect, whole, everything, refuse_to_end, call_in_order, call_at_once),
-    *(idempotency_key, environment, connect_unix),
+    *(idempotency_key, environment, connect_unix, fail_with_surrogates),
 ]

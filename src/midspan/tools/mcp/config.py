@@ -43,8 +43,10 @@ class ServerEntry(Struct, frozen=True, rename="camel"):
 
     @property
     def target(self) -> str:
-        """What starting the server means, for people: its command or its URL."""
-        return self.url or self.http_url or " ".join((self.command or "", *self.args))
+        """What starting the server means, for people: its command or its URL. An entry with both is not valid."""
+        command = None if self.command is None else " ".join((self.command, *self.args))
+        targets = [target for target in (command, self.url or self.http_url) if target]
+        return " and ".join(targets) + (" (not valid: only one of them is allowed)" if len(targets) > 1 else "")
 
 
 class _Document(Struct, frozen=True):
@@ -128,11 +130,9 @@ def server_of(name: str, entry: ServerEntry, path: Path, options: MCPOptions) ->
         if milliseconds is not None:
             fields[option] = milliseconds / 1_000  # type: ignore[literal-required]  # names of options
     try:
-        if url is not None:
+        if entry.command is None or url is not None:
             fields["headers"] = entry.headers
-            return MCPServer(url=url, **fields)
-        if entry.command is None:
-            raise ConfigError("it has neither a command nor a url")
+            return MCPServer(entry.command, url=url, **fields)
         fields["env"] = entry.env
         if entry.cwd is not None:
             fields["cwd"] = path.parent / Path(entry.cwd).expanduser()

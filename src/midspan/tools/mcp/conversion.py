@@ -22,6 +22,11 @@ from midspan.tools.source import bulleted
 NO_OUTPUT = "Tool executed successfully with no output"
 _MAX_DESCRIPTION_CHARS = 20_000
 _MAX_PROBLEMS = 3
+WRAPPED = "result"
+"""Where a value that is not an object is: MCP 2025-11-25 allows only objects as structured content."""
+ROOT_FIELDS = ("$schema", "$defs", "definitions")
+"""Of a schema; `$ref` points to them from anywhere."""
+_WRAPPER_FIELDS = {*ROOT_FIELDS, "type", "properties", "required", "title", "x-fastmcp-wrap-result"}
 _PROTOCOL_META = "io.modelcontextprotocol/"
 """Before the metadata of the protocol itself, such as the name of the server in each result."""
 _INVISIBLE = re.compile(
@@ -38,6 +43,8 @@ class RemoteTool(Struct, frozen=True, eq=False):
     response: SchemaValidator | None
     definition: dict[str, Any]
     """What the server declares: name, description, schemas and annotations."""
+    is_wrapped: bool
+    """Whether the server returns a value as `{"result": value}`."""
 
 
 def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> RemoteTool:
@@ -47,11 +54,12 @@ def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> 
     """
     hints = tool.annotations or types.ToolAnnotations()
     is_destructive = hints.destructive_hint if not hints.read_only_hint else None
+    value_schema = _wrapped_schema(tool.output_schema or {})
     spec = ToolSpec(
         tool.name,
         _visible(tool.description or ""),
         tool.input_schema,
-        tool.output_schema,
+        tool.output_schema if value_schema is None else value_schema,
         _effects(hints, server),
         title=_visible(tool.title or hints.title or "") or None,
         read_only=hints.read_only_hint,
@@ -65,7 +73,24 @@ def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> 
         SchemaValidator(tool.input_schema),
         None if tool.output_schema is None else SchemaValidator(tool.output_schema, label="output"),
         tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta", "execution"}),
+        value_schema is not None,
     )
+
+
+def _wrapped_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of the value if the schema is that of an object whose only property is a required `result`.
+
+    The Python SDK, FastMCP and our own server declare values like this that are not objects.
+    """
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, dict) or properties.keys() != {WRAPPED}:
+        return None
+    if schema.get("required") != [WRAPPED] or not schema.keys() <= _WRAPPER_FIELDS:
+        return None
+    value = properties[WRAPPED]
+    if not isinstance(value, dict) or value.get("type") == "object":
+        return None
+    return {**{key: schema[key] for key in ROOT_FIELDS if key in schema}, **value}
 
 
 def _effects(hints: types.ToolAnnotations, server: str) -> Effects | None:
@@ -104,6 +129,8 @@ def to_tool_result(call: ToolCall, result: types.CallToolResult, tool: RemoteToo
             return call.error_result(f"invalid response:{bulleted(map(str, tool.response.problems(value)))}")
     if value is None and not content:
         value = NO_OUTPUT
+    elif tool.is_wrapped:
+        value = value[WRAPPED]
     content, notes = _shortened(content, max_chars)
     if value is not None and len(encoded := msgspec.json.encode(value)) > max_chars:
         value = truncate(encoded.decode(), max_chars)

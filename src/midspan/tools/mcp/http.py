@@ -14,6 +14,7 @@ import msgspec
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
+from midspan._http.pool import describe_connect_error
 from midspan._http.routes import Proxies, tls_context
 from midspan._version import VERSION
 
@@ -70,8 +71,10 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
-            place = request.url.copy_with(query=None, userinfo=b"")  # both may have secrets
-            return _error(request, f"cannot connect to {place}: {_describe(error)}", data=NOT_SENT)
+            place = str(request.url.copy_with(query=None, userinfo=b""))  # both may have secrets
+            cause = _os_error(error)
+            problem = describe_connect_error(cause, place) if cause is not None and cause.errno is not None else None
+            return _error(request, problem or f"cannot connect to {place}: {_describe(error)}", data=NOT_SENT)
         except httpx2.TransportError as error:
             return _error(request, f"the connection was lost: {_describe(error)}", code=CONNECTION_CLOSED)
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -147,6 +150,19 @@ def _error(
     content = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     fields = {**(headers or {}), "content-type": "application/json"}
     return httpx2.Response(status, headers=fields, content=content, request=request)
+
+
+def _os_error(error: BaseException) -> OSError | None:
+    """Return the error of the operating system that the HTTP client reports in its own words."""
+    found = None
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):  # of the addresses of a host
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError):
+            found = cause
+        cause = cause.__cause__ or cause.__context__
+    return found
 
 
 def _describe(error: Exception) -> str:

@@ -83,7 +83,8 @@ class Channel:
 
     def lend(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the event loop of a caller read, because its next call will follow soon."""
-        if self._caller_loop is not None and self._caller_loop.is_closed():
+        caller_loop = self._caller_loop  # its own thread may set it to None now
+        if caller_loop is not None and caller_loop.is_closed():
             self._caller_loop = None
         if self._caller_loop is None and sys.platform != "win32":  # whose usual event loop has no readers
             self._caller_loop = loop

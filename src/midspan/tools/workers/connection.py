@@ -127,7 +127,7 @@ class WorkerConnection:
             assert self.job is None, "a worker runs one call at a time"
             self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
             self._deadline = None if seconds is None else self.loop.time() + seconds
-        job.on_cancel = partial(self._cancel, self._number)
+            job.on_cancel = partial(self._cancel, self._number)  # here: if the worker has ended, another may be next
         context.start(tool.timeout)
         self.send(job.message(self._number, seconds))
         timer = self._timer

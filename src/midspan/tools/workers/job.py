@@ -40,7 +40,8 @@ class Job:
     """A call, its caller, and who answers it. The pool finishes it exactly once."""
 
     def __init__(self, call: ToolCall, context: RunContext[Any], session: str | None = None) -> None:
-        """Raises TypeError or another of NOT_JSON if the arguments are not JSON serializable."""
+        """Raises TypeError or another of NOT_JSON if the arguments are not JSON serializable, or an id is not."""
+        encode_json((call.id, context.run_id))
         self.call = call
         self.context = context
         self.session = session

@@ -143,8 +143,9 @@ class WorkerPool:
     def cancel(self, job: Job) -> None:
         """Cancel a call: it is not started, or its worker is asked to end it."""
         job.is_cancelled = True
-        if job.on_cancel is not None:
-            job.on_cancel()
+        on_cancel = job.on_cancel  # another thread may finish the call now
+        if on_cancel is not None:
+            on_cancel()
 
     async def _run(self, job: Job, reruns: int) -> None:
         call = job.call

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, ToolCall, ToolResult, local_id
-from midspan._types.texts import NOT_JSON
+from midspan._types.texts import NOT_JSON, check_token
 from midspan.errors import ConfigError
 from midspan.tools.files import FILE_MODULE_PREFIX
 from midspan.tools.function import Tool
@@ -63,8 +63,12 @@ class Workers(ToolSource):
             raise ConfigError("pass either the file of the tools or listen=…")
         if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
             raise ConfigError(f"processes must be a positive number, got {processes!r}")
-        if listen is not None and (sandbox or not isinstance(token, str) or not token):
-            raise ConfigError("listen= needs token=…, and its workers choose their sandbox themselves")
+        if listen is not None:
+            if token is None:
+                raise ConfigError("listen= needs token=…, the secret that workers must know")
+            check_token(token)
+            if sandbox:
+                raise ConfigError("sandbox= is for workers that this program starts, and listen= is for remote workers")
         if tools is not None and not hasattr(os, "fork"):
             raise ConfigError("worker processes need a system with fork, such as Linux, macOS or WSL")
         if sandbox:
@@ -127,7 +131,7 @@ class Workers(ToolSource):
         try:
             job = Job(call, context, session)
         except NOT_JSON as error:
-            message = f"{call.name} was not run: the arguments are not JSON serializable: {error}"
+            message = f"{call.name} was not run: the call is not JSON serializable: {error}"
             return call.error_result(message, NOT_RUN)
         pool = self._open_pool()
         pool.submit(job)

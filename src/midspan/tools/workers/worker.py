@@ -22,7 +22,7 @@ import msgspec
 
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON
+from midspan._types.texts import NOT_JSON, truncate
 from midspan.errors import MidspanError, ToolError
 from midspan.tools.execution import execute_here, execute_in_this_task
 from midspan.tools.function import Tool
@@ -58,7 +58,7 @@ def run_worker(connection: socket.socket, output: int, setup: WorkerSetup | Mapp
     try:
         tools = load_tools(setup)
     except (MidspanError, MemoryError) as problem:
-        error = describe_error(problem) if isinstance(problem, MemoryError) else str(problem)
+        error = _sendable(describe_error(problem) if isinstance(problem, MemoryError) else str(problem))
     registered = tuple(protocol.RegisteredTool(tool.spec, tool.timeout) for tool in tools.values())
     register = protocol.Register(protocol.VERSION, setup.token, os.getpid(), registered, error)
     worker = _Worker(connection, decoder, output, tools, limits.max_cpu_seconds)
@@ -220,10 +220,16 @@ class _Worker:
         self._finish(message, result)
 
     def _finish(self, message: protocol.Call, result: ToolResult) -> None:
-        encoded = _encode_json(result)
-        if len(encoded) > _MAX_RESULT_BYTES:
-            problem = f"{message.name} returned {len(encoded):,} bytes; a worker may return {_MAX_RESULT_BYTES:,}"
-            encoded = _encode_json(ToolResult(message.id, message.name, problem, is_error=True))
+        problem = None
+        try:
+            encoded = _encode_json(result)
+        except NOT_JSON as error:  # a text of its content is not valid Unicode
+            problem = f"{message.name} ran, but its result cannot be sent: {describe_error(error)}"
+        else:
+            if len(encoded) > _MAX_RESULT_BYTES:
+                problem = f"{message.name} returned {len(encoded):,} bytes; a worker may return {_MAX_RESULT_BYTES:,}"
+        if problem is not None:
+            encoded = _encode_json(ToolResult(message.id, message.name, truncate(problem), is_error=True))
         self.flush_output()
         self._call, self._context, self._task = 0, None, None
         self._waiting.clear()
@@ -295,7 +301,7 @@ class _Worker:
         if number != self._call or context is None:
             return
         context.cancel()
-        for future in self._waiting.values():
+        for future in list(self._waiting.values()):  # the main thread clears it when a call ends
             future.cancel()
         if task is not None:
             task.cancel()
@@ -313,7 +319,7 @@ class _Worker:
             self._connection.sendall(frame)
 
     def log(self, level: int, text: str) -> None:
-        self.send(protocol.Log(self._call, level, text))
+        self.send(protocol.Log(self._call, level, _sendable(text)))
 
     def read_output(self) -> None:
         """Send what was printed as lines of the log."""
@@ -337,10 +343,10 @@ class _Worker:
             self._unfinished_line = b""
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
-        self.send(protocol.Progress(_number(context), fraction, message))
+        self.send(protocol.Progress(_number(context), fraction, _sendable(message)))
 
     def report_log(self, context: RunContext[Any], level: int, message: str) -> None:
-        self.send(protocol.Log(_number(context), level, message, is_from_context=True))
+        self.send(protocol.Log(_number(context), level, _sendable(message), is_from_context=True))
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         return _decode_json(await self._ask_host(self._call, "ask_user", question, schema))
@@ -367,6 +373,10 @@ _PlainCall = tuple[protocol.Call, Tool[..., Any], RunContext[Any]]
 def _exit_with(error: Exception) -> NoReturn:
     os.write(2, f"{error}\n".encode())
     os._exit(1)
+
+
+def _sendable(text: str) -> str:
+    return truncate(text, len(text))
 
 
 def _call_of(message: protocol.Call) -> ToolCall:

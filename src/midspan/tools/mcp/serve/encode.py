@@ -10,13 +10,10 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import SchemaError
+from midspan.tools.mcp.conversion import ROOT_FIELDS, WRAPPED
 from midspan.tools.source import bulleted
 
 _log = logging.getLogger("midspan.tools")
-
-_WRAPPED = "result"
-"""Where a value that is not an object is: MCP 2025-11-25 allows only objects as structured content."""
-
 
 _CONTENT_TAGS = (["blob"], ["text"], ["resource"])
 """The tags of `Blob`, `Text` and `Resource` in the schema of a function that returns them."""
@@ -69,7 +66,7 @@ class ServedTool:
     def _structured(self, value: Any) -> Any:
         if self.declaration.output_schema is None:
             return value if isinstance(value, dict) else None
-        return {_WRAPPED: value} if self.wraps else value
+        return {WRAPPED: value} if self.wraps else value
 
 
 def _object_schema(schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -93,8 +90,8 @@ def _may_be_content(schema: Any) -> bool:
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an object with a value of this schema. Definitions stay at the root, where `$ref` points."""
     inner = dict(schema)
-    root: dict[str, Any] = {key: inner.pop(key) for key in ("$schema", "$defs", "definitions") if key in inner}
-    return {**root, "type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+    root: dict[str, Any] = {key: inner.pop(key) for key in ROOT_FIELDS if key in inner}
+    return {**root, "type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED]}
 
 
 def _annotations(spec: ToolSpec) -> mcp_types.ToolAnnotations | None:
