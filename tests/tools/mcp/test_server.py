@@ -298,6 +298,23 @@ def test_changes_of_the_list_are_followed(transport: str, era: str, stack: ExitS
     assert after.version == before.version + 1
 
 
+def test_server_that_is_closed_while_it_starts_is_unavailable(era: str, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = "import sys, pathlib; pathlib.Path(sys.argv[1]).touch(); sys.stdin.read()"
+    server = MCPServer([sys.executable, "-c", program, str(started)], name="silent", protocol_cache=cache_of(era))
+
+    async def use(server: MCPServer) -> Any:
+        listing = asyncio.create_task(server.list_tools())
+        await until(started.exists)
+        started.unlink()
+        await server.aclose()
+        return await listing
+
+    listing = with_server(server, use)
+    assert [source.message for source in listing.unavailable] == ["the connection was closed"]
+    assert not started.exists(), "it was not started again"
+
+
 @pytest.mark.requirement("MC-06")
 def test_call_in_flight_when_the_server_dies_has_an_unknown_outcome(era: str, tmp_path: Path) -> None:
     server = MCPServer(SAMPLE, name="sample", protocol_cache=cache_of(era))

@@ -168,7 +168,7 @@ class MCPServer(ToolSource):
         except (ConfigError, OSError):
             raise
         except Exception:  # the server may speak another version by now
-            if protocol is None:
+            if protocol is None or self._connection is None:  # None: closed meanwhile
                 raise
             self._protocol_cache.remember(self.config.identity, None)
             connection = await self._connect(None)
