@@ -12,6 +12,7 @@ from midspan.events import SourceUnavailable
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer
 from midspan.tools.mcp.protocols import ProtocolCache
+from midspan.tools.mcp.stdio import request_id
 from tests.bounds import BOUND
 from tests.tools.mcp.conftest import FOLDER
 
@@ -55,6 +56,21 @@ def test_hostile_answer_is_one_error_and_the_run_goes_on(tool: str, message: str
     assert failed.is_error
     assert message in failed.value
     assert (after.is_error, after.model_value) == (False, "fine")
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":3,"result":{"structuredContent":{"method":"GET"', b"}}}", 3),
+        (b'{"result":{"content":[', b']},"jsonrpc":"2.0","id":"a"}', "a"),
+        (b'{"jsonrpc": "2.0", "id": 3}', b'{"jsonrpc": "2.0", "id": 3}', 3),
+        (b'{"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{', b"}}", None),
+        (b'{"method":"elicitation/create","params":{', b'},"id":3}', None),
+        (b'{"id":3,"params":{', b'},"method":"elicitation/create"}', None),
+    ],
+)
+def test_only_a_response_is_answered_with_an_error(head: bytes, tail: bytes, id: str | int | None) -> None:
+    assert request_id(head, tail) == id
 
 
 @pytest.mark.requirement("MC-02")
