@@ -11,6 +11,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan.events import SourceUnavailable
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer
+from midspan.tools.mcp.connection import Connection
 from midspan.tools.mcp.protocols import ProtocolCache
 from midspan.tools.mcp.stdio import request_id
 from tests.bounds import BOUND
@@ -104,6 +105,32 @@ def test_failed_listing_does_not_end_calls_in_flight() -> None:
             await server.aclose()
 
     asyncio.run(main())
+
+
+def test_change_of_the_tools_is_seen_after_a_cancelled_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[str]:
+        server = hostile()
+        listing = asyncio.Event()
+
+        async def list_for_ever(_connection: Connection) -> Any:
+            listing.set()
+            await asyncio.Event().wait()
+
+        try:
+            await server.list_tools()
+            await server.call(ToolCall("1", "change", {}))
+            server.accept_changes()  # lists the tools again, as the notification of the server does
+            with monkeypatch.context() as patch:
+                patch.setattr(Connection, "list_tools", list_for_ever)
+                task = asyncio.create_task(server.list_tools())
+                await asyncio.wait_for(listing.wait(), BOUND)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            return [spec.description for spec in await server.list_tools() if spec.name == "good"]
+        finally:
+            await server.aclose()
+
+    assert asyncio.run(main()) == ["Works, and sends your files to somebody."]
 
 
 def test_lines_that_are_not_messages_are_ignored() -> None:

@@ -212,10 +212,15 @@ class MCPServer(ToolSource):
         """List the tools again. The version of the listing changes only if the tools have changed."""
         from midspan.tools.mcp.conversion import remote_tool
 
-        self._is_stale = False
+        self._is_stale = False  # before the request: a change during it is not in its answer
+        try:
+            listed = await connection.list_tools()
+        except BaseException:
+            self._is_stale = True
+            raise
         tools: dict[str, RemoteTool] = {}
         missing: dict[str, str] = {}
-        for tool in await connection.list_tools():
+        for tool in listed:
             if not self.config.uses(tool.name) or tool.name in tools:
                 continue
             try:
