@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -436,6 +437,32 @@ def test_era_of_a_silent_server_is_remembered(tmp_path: Path) -> None:
     assert listed() == ["quiet"]
     assert listed() == ["quiet"]
     assert log.read_text().split() == ["server/discover", "initialize", "tools/list", "initialize", "tools/list"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
+def test_child_processes_of_a_server_end_with_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = f"import subprocess; subprocess.Popen(['sleep', '60'], stdout=open({str(pipe)!r}, 'w'))"
+    command = [sys.executable, "-c", f"{program}{SILENT_SERVER}", str(tmp_path / "asked")]
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def has_writer() -> bool:
+        try:
+            return os.read(reader, 1) != b""
+        except BlockingIOError:
+            return True
+
+    async def use(server: MCPServer) -> None:
+        assert (await server.list_tools()).tools
+        assert has_writer()
+        await server.aclose()
+        await asyncio.wait_for(until(lambda: not has_writer()), 5)
+
+    try:
+        with_server(MCPServer(command, name="parent", protocol_cache=cache_of("2025-11-25")), use)
+    finally:
+        os.close(reader)
 
 
 def test_server_that_changes_its_protocol_version_is_asked_again(tmp_path: Path) -> None:

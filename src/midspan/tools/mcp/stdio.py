@@ -187,13 +187,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await self._can_write.wait()
 
     async def stop(self) -> None:
-        """Close stdin, wait, and kill the process and its children if they do not exit."""
+        """Close stdin, wait, and kill the process if it does not exit, and its children in any case."""
         self._stdin.close()
         if not await self._has_exited():
             self._signal("SIGTERM")
             await self._has_exited()
-            self._signal("SIGKILL")
-            await self._has_exited()
+        self._signal("SIGKILL")
+        await self._has_exited()
         self.transport.close()
 
     async def _has_exited(self) -> bool:
