@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from midspan._schema.arguments import SchemaValidator
+from midspan._schema.tree import change_subschemas
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
 from midspan._types.texts import truncate
@@ -59,10 +60,11 @@ def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> 
         open_world=hints.open_world_hint,
         needs_approval=bool(is_destructive),
     )
-    spec = replace(spec, **overrides)
+    parameters = SchemaValidator(tool.input_schema)  # first: it refuses a schema that is too deep
+    spec = replace(spec, **{"parameters": _visible_schema(tool.input_schema), **overrides})
     return RemoteTool(
         spec,
-        SchemaValidator(tool.input_schema),
+        parameters,
         None if tool.output_schema is None else SchemaValidator(tool.output_schema, label="output"),
         tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta", "execution"}),
     )
@@ -79,6 +81,13 @@ def _effects(hints: types.ToolAnnotations, server: str) -> Effects | None:
 
 def _visible(text: str) -> str:
     return truncate(_INVISIBLE.sub("", text), _MAX_DESCRIPTION_CHARS)
+
+
+def _visible_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with descriptions and titles as a person sees them."""
+    texts = {key: schema[key] for key in ("description", "title") if isinstance(schema.get(key), str)}
+    visible = {key: _INVISIBLE.sub("", text) for key, text in texts.items()}
+    return change_subschemas({**schema, **visible}, _visible_schema)
 
 
 def describe_invalid(error: ValueError) -> str:
