@@ -159,6 +159,30 @@ def test_user_who_declines_leaves_the_server_unavailable(tmp_path: Path) -> None
     assert "the user did not authorize the client: access_denied" in result.value
 
 
+def test_port_is_free_again_if_the_url_cannot_be_shown(tmp_path: Path) -> None:
+    ports: list[int] = []
+
+    async def fail(url: str) -> None:
+        ports.append(callback_port(url))
+        raise OSError("no browser")
+
+    async def main() -> Any:
+        async with protected() as server:
+            result = await secret_of(source(server, tmp_path / "tokens.json", fail))
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", ports[0])
+            return result
+
+    assert "no browser" in asyncio.run(main()).value
+
+
+def callback_port(url: str) -> int:
+    (redirect_uri,) = parse_qs(urlsplit(url).query)["redirect_uri"]
+    port = urlsplit(redirect_uri).port
+    assert port is not None
+    return port
+
+
 def test_without_a_user_the_server_is_unavailable(tmp_path: Path) -> None:
     async def main() -> Any:
         async with protected() as server:

@@ -52,7 +52,11 @@ class OAuth(Struct, frozen=True):
             if self.open_url is None:
                 raise ConfigError("the server needs the authorization of a user, and nobody can be asked")
             await listener.start()
-            await self.open_url(authorization_url)
+            try:
+                await self.open_url(authorization_url)
+            except BaseException:
+                listener.close()
+                raise
 
         return OAuthClientProvider(url, metadata, storage, show, listener.wait)
 
@@ -151,12 +155,20 @@ class _CallbackListener:
 
         assert self._server is not None, "it listens since the user was asked"
         assert self._query is not None, "as above"
-        async with self._server, asyncio.timeout(AUTHORIZATION_SECONDS):
-            fields = {name: values[0] for name, values in (await self._query).items()}
+        try:
+            async with asyncio.timeout(AUTHORIZATION_SECONDS):
+                fields = {name: values[0] for name, values in (await self._query).items()}
+        finally:
+            self.close()
         if "code" not in fields:
             reason = fields.get("error_description") or fields.get("error") or "no code was sent"
             raise ConfigError(f"the user did not authorize the client: {reason}")
         return AuthorizationCodeResult(code=fields["code"], state=fields.get("state"), iss=fields.get("iss"))
+
+    def close(self) -> None:
+        """Stop listening. Open connections are not waited for: a browser may keep one without sending anything."""
+        if self._server is not None:
+            self._server.close()
 
 
 def _free_port() -> int:
