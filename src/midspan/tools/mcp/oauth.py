@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 AUTHORIZATION_SECONDS = 300.0
 """How long a user may take in the browser."""
+_REQUEST_SECONDS = 10.0
+"""How long a browser may take to send its request after it has connected."""
 _CALLBACK_PATH = "/callback"
 _PAGE = b"Midspan is authorized. You can close this page."
 
@@ -139,12 +141,17 @@ class _CallbackListener:
         query: asyncio.Future[dict[str, list[str]]] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            target = (await reader.readline()).decode(errors="replace").split(" ")[1:2]
-            parts = urlsplit(target[0] if target else "")
-            if parts.path == _CALLBACK_PATH and not query.done():
-                query.set_result(parse_qs(parts.query))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + _PAGE)
-            writer.close()
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    target = (await reader.readline()).decode(errors="replace").split(" ")[1:2]
+                parts = urlsplit(target[0] if target else "")
+                if parts.path == _CALLBACK_PATH and not query.done():
+                    query.set_result(parse_qs(parts.query))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + _PAGE)
+            except TimeoutError:
+                pass
+            finally:
+                writer.close()
 
         self._query = query
         self._server = await asyncio.start_server(answer, "127.0.0.1", self._port)
