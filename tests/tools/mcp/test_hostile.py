@@ -171,6 +171,12 @@ def test_description_is_shown_as_it_is_read_without_invisible_characters() -> No
     }
 
 
+def test_server_with_too_many_tools_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan.tools.mcp.connection._MAX_TOOLS", 3)
+    (source,) = asyncio.run(list_tools()).unavailable
+    assert source.message == "the server lists more than 3 tools"
+
+
 @pytest.mark.requirement("MC-01")
 def test_all_pages_of_tools_are_listed() -> None:
     assert len(asyncio.run(list_tools())) == 18

@@ -28,6 +28,7 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # silent unless the 
 CLOSE_SECONDS = 10.0
 """How long a session may take to end before its task is cancelled."""
 _MAX_PAGES = 1_000
+_MAX_TOOLS = 10_000
 _RELISTEN_SECONDS = 5.0
 _CLIENT_INFO = types.Implementation(name="midspan", version=VERSION)
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -190,6 +191,8 @@ class Connection:
         for _ in range(_MAX_PAGES):
             page = await self.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             tools += page.tools
+            if len(tools) > _MAX_TOOLS:
+                raise MCPError(types.INTERNAL_ERROR, f"the server lists more than {_MAX_TOOLS:,} tools")
             cursor = page.next_cursor
             if not cursor or cursor in seen:
                 return tools
