@@ -4,6 +4,7 @@ An exception of the HTTP client ends the SDK's transport, with all requests in f
 JSON-RPC error in the response to the request that failed.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -24,6 +25,19 @@ SESSION_LOST = "midspan/session_lost"
 
 _CONNECT_SECONDS = 30.0
 _MAX_ERROR_BYTES = 65_536
+
+
+def _hide_secrets(record: logging.LogRecord) -> bool:
+    """Remove from URLs in log records what may be a secret: the query and the user."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            value.copy_with(query=None, userinfo=b"") if isinstance(value, httpx2.URL) else value
+            for value in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_hide_secrets)  # it logs each request at level INFO
 
 
 class HttpTransport:
