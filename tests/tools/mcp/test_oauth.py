@@ -224,7 +224,7 @@ def test_without_a_user_the_server_is_unavailable(tmp_path: Path) -> None:
 
     result = asyncio.run(main())
     assert result.is_error
-    assert "nobody can be asked" in result.value
+    assert "the server requires OAuth authorization; pass open_url=… to OAuth" in result.value
 
 
 @pytest.mark.requirement("MC-03")

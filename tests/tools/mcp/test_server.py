@@ -228,7 +228,7 @@ def test_callback_decides_about_each_call_of_a_destructive_tool(connect: Connect
     calls = [ToolCall("1", "erase", {"what": "x"}), ToolCall("2", "erase", {"what": "y"}), ToolCall("3", "nothing", {})]
     events, _ = run(calling(connect(approve=approve), *calls))
     assert [result.is_error for result in results(events)] == [False, True, False]
-    assert "a person has to approve it, and did not" in results(events)[1].value
+    assert "it requires approval, and the user did not approve it" in results(events)[1].value
     assert [call.arguments["what"] for call in asked] == ["x", "y"]
 
 

@@ -138,7 +138,7 @@ class _Host:
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if TERMINAL.on_question is None:
-            raise ConfigError("the server asks a question, and nobody can be asked; use a terminal")
+            raise ConfigError("the server asks the user a question, but stdin is not a terminal")
         return await TERMINAL.on_question(question, schema)
 
     async def call_tool(self, _parent: RunContext[Any], name: str, _arguments: dict[str, Any]) -> Any:

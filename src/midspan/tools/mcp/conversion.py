@@ -16,7 +16,7 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._schema.tree import change_subschemas
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan._types.texts import truncate
+from midspan._types.texts import replace_surrogates, truncate
 from midspan.errors import ConfigError
 from midspan.tools.source import bulleted
 
@@ -147,13 +147,13 @@ def _shortened(
 def _part(block: types.ContentBlock) -> Text | Blob | Resource:
     match block:
         case types.TextContent(text=text):
-            return Text(truncate(text, len(text)))
+            return Text(replace_surrogates(text))
         case types.ImageContent(data=data, mime_type=media_type) | types.AudioContent(data=data, mime_type=media_type):
             return _blob(data, media_type)
         case types.ResourceLink(uri=uri, name=name, mime_type=media_type):
             return Resource(str(uri), name, media_type)
         case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=media_type, text=text)):
-            return Resource(str(uri), media_type=media_type, text=truncate(text, len(text)))
+            return Resource(str(uri), media_type=media_type, text=replace_surrogates(text))
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)):
             return Resource(str(uri), media_type=media_type, base64=data)
     raise AssertionError(f"unknown content {block!r:.80}")

@@ -52,7 +52,7 @@ class OAuth(Struct, frozen=True):
 
         async def show(authorization_url: str) -> None:
             if self.open_url is None:
-                raise ConfigError("the server needs the authorization of a user, and nobody can be asked")
+                raise ConfigError("the server requires OAuth authorization; pass open_url=… to OAuth")
             await listener.start()
             try:
                 await self.open_url(authorization_url)

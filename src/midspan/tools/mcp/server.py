@@ -256,8 +256,8 @@ class MCPServer(ToolSource):
         closed only if listing fails twice.
         """
         self._is_stale = True
-        is_kept = listed is not None and listed.is_open and not self._failures
-        if self._connection is not None and self._connection.loop is _loop() and not is_kept:
+        stays_open = listed is not None and listed.is_open and not self._failures
+        if self._connection is not None and self._connection.loop is _loop() and not stays_open:
             await self._connection.close()
         message = self._describe(error)
         if message != self._warned:
@@ -276,7 +276,7 @@ class MCPServer(ToolSource):
 
     def _describe(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
-            message = f"the server did not start within {self._startup_seconds:g} seconds"
+            message = f"the server did not answer within {self._startup_seconds:g} seconds"
         elif isinstance(error, OSError) and self.config.command:
             message = f"the command {self.config.command[0]!r} cannot be started: {error.strerror or error}"
         elif isinstance(error, ValueError):  # pydantic's, about what the server sent
@@ -318,7 +318,9 @@ class MCPServer(ToolSource):
             if validated.problems:
                 return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
             if not attempt and tool.spec.needs_approval and not await self._is_approved(call):
-                return call.error_result(f"{call.name} was not run: a person has to approve it, and did not", FORBIDDEN)
+                return call.error_result(
+                    f"{call.name} was not run: it requires approval, and the user did not approve it", FORBIDDEN
+                )
             context.start(self.config.timeout)
             checked = call if validated.arguments is call.arguments else replace(call, arguments=validated.arguments)
             timeout = _timeout(self.config.timeout, caller_deadline)
