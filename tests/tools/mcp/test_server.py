@@ -245,6 +245,20 @@ def test_only_chosen_tools_are_used(connect: Connect) -> None:
     assert [spec.name for spec in listing] == ["add"]
 
 
+def test_chosen_tool_that_the_server_does_not_have_is_logged(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(server: MCPServer) -> None:
+        await server.list_tools()
+        server.accept_changes()
+        await server.list_tools()  # asks the server again; its tools are the same
+
+    with_server(connect(include={"add", "ad"}), use)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("include of the MCP server sample names 'ad', but the tools are: ")
+    assert "add" in warning
+
+
 def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
     server = connect()
     agent = Agent(

@@ -241,6 +241,10 @@ class MCPServer(ToolSource):
             for source in unavailable:
                 text = "the MCP tool %s is left out: %s"
                 _log.warning(text, source.name, source.message, extra={"unavailable": source.name})
+            names = [tool.name for tool in listed]
+            for name in sorted((self.config.include or frozenset()).difference(names)):
+                text = "include of the MCP server %s names %r, but the tools are: %s"
+                _log.warning(text, self.name, name, ", ".join(names) or "none")
 
     def _declared(self, tool: "RemoteTool") -> ToolSpec:
         """Return the spec for the run, which refuses calls that need approval; not if this source asks for it."""
