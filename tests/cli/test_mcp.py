@@ -190,7 +190,10 @@ def test_destructive_tool_needs_yes_or_an_answer_in_the_terminal(home: Path) -> 
     config = str(write_config(home / "sample.json", program="sample_server.py"))
     erase = ("mcp", "call", "s", "erase", '{"what": "x"}', "--mcp", config)
     refused = midspan(*erase, home=home)
-    assert (refused.code, refused.out) == (1, "erase was not run: a person has to approve it, and did not\n")
+    assert (refused.code, refused.out) == (
+        1,
+        "erase was not run: it requires approval, and the user did not approve it\n",
+    )
     assert midspan(*erase, "--yes", home=home).out == "deleted x\n"
     terminal = Terminal(*erase, home=home)
     try:

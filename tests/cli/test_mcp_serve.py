@@ -4,7 +4,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import mcp_types
 import pytest
@@ -70,10 +72,22 @@ def test_tools_of_a_file_are_served_over_http_until_a_signal(file: str) -> None:
         assert process.wait(BOUND) == 0
 
 
+def test_server_answers_requests_for_an_allowed_host(file: str) -> None:
+    with http_server("--tools", file, "--allowed-host", "tools.example.com") as (url, _):
+        statuses = []
+        for host in ("tools.example.com", "other.example.com"):
+            connection = HTTPConnection(urlsplit(url).netloc, timeout=BOUND)
+            connection.request("PUT", "/mcp", headers={"Host": host})
+            statuses.append(connection.getresponse().status)
+            connection.close()
+    assert statuses == [405, 421]
+
+
 def test_errors_are_one_sentence(file: str) -> None:
     for options, message in (
         (["--tools", "missing.py"], "midspan: cannot load the tools in 'missing.py': no such file\n"),
         (["--tools", file, "--http", "x"], "is not a port number"),
+        (["--tools", file, "--http", "0", "--host", "0.0.0.0"], "list the names that clients use"),
     ):
         ended = subprocess.run([*MIDSPAN, *options], check=False, capture_output=True, text=True, timeout=BOUND)
         assert (ended.returncode, ended.stdout) == (2, "")

@@ -58,9 +58,14 @@ def estimate_tokens(text: str) -> int:
     return len(text) // CHARACTERS_PER_TOKEN + 1
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace unpaired surrogates, which JSON cannot encode."""
+    return re.sub(_SURROGATE, "\ufffd", text)
+
+
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
     """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
-    text = re.sub(_SURROGATE, "\ufffd", text)
+    text = replace_surrogates(text)
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import logging
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -184,6 +186,21 @@ def test_call_is_made_again_in_a_new_session_if_the_old_one_is_unknown() -> None
     first, after, raw = call_twice(session_lost)
     assert (first.model_value, after.model_value) == ("fine", "fine")
     assert raw.sessions == 2
+
+
+def test_query_of_the_url_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    server = MCPServer(url=f"http://127.0.0.1:{port}/mcp?key=secret", name="gone", protocol_cache=ProtocolCache())
+
+    async def main() -> None:
+        assert (await server.list_tools()).unavailable
+        await server.aclose()
+
+    asyncio.run(main())
+    assert f"HTTP Request: POST http://127.0.0.1:{port}/mcp " in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_server_that_cannot_be_reached_is_unavailable() -> None:

@@ -159,6 +159,64 @@ def test_user_who_declines_leaves_the_server_unavailable(tmp_path: Path) -> None
     assert "the user did not authorize the client: access_denied" in result.value
 
 
+def test_port_is_free_again_if_the_url_cannot_be_shown(tmp_path: Path) -> None:
+    ports: list[int] = []
+
+    async def fail(url: str) -> None:
+        ports.append(callback_port(url))
+        raise OSError("no browser")
+
+    async def main() -> Any:
+        async with protected() as server:
+            result = await secret_of(source(server, tmp_path / "tokens.json", fail))
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", ports[0])
+            return result
+
+    assert "no browser" in asyncio.run(main()).value
+
+
+def callback_port(url: str) -> int:
+    (redirect_uri,) = parse_qs(urlsplit(url).query)["redirect_uri"]
+    port = urlsplit(redirect_uri).port
+    assert port is not None
+    return port
+
+
+def test_idle_connection_of_the_browser_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan.tools.mcp.oauth._REQUEST_SECONDS", 0.0)
+    received: list[bytes] = []
+
+    async def connect_only(url: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", callback_port(url))
+        received.append(await asyncio.wait_for(reader.read(), 5))
+        writer.close()
+        raise OSError("no browser")
+
+    async def main() -> None:
+        async with protected() as server:
+            await secret_of(source(server, tmp_path / "tokens.json", connect_only))
+
+    asyncio.run(main())
+    assert received == [b""]
+
+
+def test_authorization_does_not_wait_for_an_idle_connection(tmp_path: Path) -> None:
+    async def main() -> Any:
+        idle: list[asyncio.StreamWriter] = []
+
+        async def show(url: str) -> None:
+            idle.append((await asyncio.open_connection("127.0.0.1", callback_port(url)))[1])
+            await browse(url)
+
+        async with protected() as server:
+            result = await secret_of(source(server, tmp_path / "tokens.json", show))
+        idle[0].close()
+        return result
+
+    assert asyncio.run(main()).model_value == "42"
+
+
 def test_without_a_user_the_server_is_unavailable(tmp_path: Path) -> None:
     async def main() -> Any:
         async with protected() as server:
@@ -166,7 +224,7 @@ def test_without_a_user_the_server_is_unavailable(tmp_path: Path) -> None:
 
     result = asyncio.run(main())
     assert result.is_error
-    assert "nobody can be asked" in result.value
+    assert "the server requires OAuth authorization; pass open_url=… to OAuth" in result.value
 
 
 @pytest.mark.requirement("MC-03")

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -227,7 +228,7 @@ def test_callback_decides_about_each_call_of_a_destructive_tool(connect: Connect
     calls = [ToolCall("1", "erase", {"what": "x"}), ToolCall("2", "erase", {"what": "y"}), ToolCall("3", "nothing", {})]
     events, _ = run(calling(connect(approve=approve), *calls))
     assert [result.is_error for result in results(events)] == [False, True, False]
-    assert "a person has to approve it, and did not" in results(events)[1].value
+    assert "it requires approval, and the user did not approve it" in results(events)[1].value
     assert [call.arguments["what"] for call in asked] == ["x", "y"]
 
 
@@ -242,6 +243,20 @@ def test_declaration_of_the_user_wins_over_annotations(connect: Connect) -> None
 def test_only_chosen_tools_are_used(connect: Connect) -> None:
     listing = with_server(connect(include={"add", "city"}, exclude={"city"}), lambda server: server.list_tools())
     assert [spec.name for spec in listing] == ["add"]
+
+
+def test_chosen_tool_that_the_server_does_not_have_is_logged(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(server: MCPServer) -> None:
+        await server.list_tools()
+        server.accept_changes()
+        await server.list_tools()  # asks the server again; its tools are the same
+
+    with_server(connect(include={"add", "ad"}), use)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("include of the MCP server sample names 'ad', but the tools are: ")
+    assert "add" in warning
 
 
 def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
@@ -296,6 +311,23 @@ def test_changes_of_the_list_are_followed(transport: str, era: str, stack: ExitS
     before, after = with_server(MCPServer(**options), use)
     assert {spec.name for spec in after} - {spec.name for spec in before} == {"added"}
     assert after.version == before.version + 1
+
+
+def test_server_that_is_closed_while_it_starts_is_unavailable(era: str, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = "import sys, pathlib; pathlib.Path(sys.argv[1]).touch(); sys.stdin.read()"
+    server = MCPServer([sys.executable, "-c", program, str(started)], name="silent", protocol_cache=cache_of(era))
+
+    async def use(server: MCPServer) -> Any:
+        listing = asyncio.create_task(server.list_tools())
+        await until(started.exists)
+        started.unlink()
+        await server.aclose()
+        return await listing
+
+    listing = with_server(server, use)
+    assert [source.message for source in listing.unavailable] == ["the connection was closed"]
+    assert not started.exists(), "it was not started again"
 
 
 @pytest.mark.requirement("MC-06")
@@ -419,6 +451,32 @@ def test_era_of_a_silent_server_is_remembered(tmp_path: Path) -> None:
     assert listed() == ["quiet"]
     assert listed() == ["quiet"]
     assert log.read_text().split() == ["server/discover", "initialize", "tools/list", "initialize", "tools/list"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
+def test_child_processes_of_a_server_end_with_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = f"import subprocess; subprocess.Popen(['sleep', '60'], stdout=open({str(pipe)!r}, 'w'))"
+    command = [sys.executable, "-c", f"{program}{SILENT_SERVER}", str(tmp_path / "asked")]
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def has_writer() -> bool:
+        try:
+            return os.read(reader, 1) != b""
+        except BlockingIOError:
+            return True
+
+    async def use(server: MCPServer) -> None:
+        assert (await server.list_tools()).tools
+        assert has_writer()
+        await server.aclose()
+        await asyncio.wait_for(until(lambda: not has_writer()), 5)
+
+    try:
+        with_server(MCPServer(command, name="parent", protocol_cache=cache_of("2025-11-25")), use)
+    finally:
+        os.close(reader)
 
 
 def test_server_that_changes_its_protocol_version_is_asked_again(tmp_path: Path) -> None:

@@ -366,6 +366,29 @@ async def test_wrong_answer_is_asked_for_again_and_refusals_reach_the_tool(era: 
     assert (declined.is_error, texts(declined)) == (True, ["the user declined to answer"])
 
 
+async def test_question_is_asked_while_another_one_is_open(era: str) -> None:
+    first_is_open, second_is_asked = asyncio.Event(), asyncio.Event()
+
+    async def ask_later(context: RunContext[None]) -> Any:
+        await first_is_open.wait()
+        second_is_asked.set()
+        return await context.ask_user("Second?")
+
+    async def order(context: RunContext[None]) -> str:
+        answers = await asyncio.gather(context.ask_user("First?"), ask_later(context))
+        return " ".join(answers)
+
+    async def answer(
+        _context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
+        first_is_open.set()
+        await asyncio.wait_for(second_is_asked.wait(), BOUND)
+        return mcp_types.ElicitResult(action="accept", content={"answer": params.message})
+
+    async with Client(mcp_server(order), mode=era, elicitation_callback=answer) as client:
+        assert texts(await client.call_tool("order", {})) == ["First? Second?"]
+
+
 @pytest.mark.requirement("MS-07")
 async def test_answer_is_taken_once_and_a_question_without_answer_ends_the_tool() -> None:
     gone = asyncio.Event()

@@ -138,7 +138,7 @@ class _Host:
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if TERMINAL.on_question is None:
-            raise ConfigError("the server asks a question, and nobody can be asked; use a terminal")
+            raise ConfigError("the server asks the user a question, but stdin is not a terminal")
         return await TERMINAL.on_question(question, schema)
 
     async def call_tool(self, _parent: RunContext[Any], name: str, _arguments: dict[str, Any]) -> Any:
@@ -255,6 +255,13 @@ def _add_serve_arguments(parser: ArgumentParser) -> None:
     serve.add_argument(
         "--host", metavar="H", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
+    serve.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help='a name or address under which clients reach the server; "*" allows all; repeatable',
+    )
 
 
 def _serve(options: Namespace) -> int:
@@ -280,7 +287,7 @@ async def _serve_source(server: Any, options: Namespace) -> None:
     from midspan.tools import serve_mcp
 
     try:
-        await serve_mcp(server, port=options.http, host=options.host, on_start=_show)
+        await serve_mcp(server, port=options.http, host=options.host, hosts=options.allowed_host, on_start=_show)
     finally:
         await server.source.aclose()
 

@@ -28,6 +28,7 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # silent unless the 
 CLOSE_SECONDS = 10.0
 """How long a session may take to end before its task is cancelled."""
 _MAX_PAGES = 1_000
+_MAX_TOOLS = 10_000
 _RELISTEN_SECONDS = 5.0
 _CLIENT_INFO = types.Implementation(name="midspan", version=VERSION)
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -83,12 +84,13 @@ class Connection:
 
     async def open(self) -> None:
         """Start the server or connect to it, and agree on a protocol version. Cancel it to give up."""
-        self._task = asyncio.create_task(self._live(), name="MCP session")
+        self._task = asyncio.create_task(self._run_session(), name="MCP session")
         try:
-            await asyncio.shield(self._client)
+            await asyncio.wait([self._client])
         except asyncio.CancelledError:
             await self.close()
             raise
+        self._client.result()
 
     async def close(self) -> None:
         """End the session. A server process is stopped."""
@@ -104,7 +106,7 @@ class Connection:
             task.cancel()
             await asyncio.wait([task], timeout=CLOSE_SECONDS)
 
-    async def _live(self) -> None:
+    async def _run_session(self) -> None:
         client = self._client
         try:
             async with self._connect() as connected:
@@ -123,8 +125,9 @@ class Connection:
                 client.set_exception(error)
         finally:
             self.is_closed = True
-            if not client.done():
-                client.cancel()
+            if not client.done():  # `close` was called during `open`
+                client.set_exception(MCPError(types.CONNECTION_CLOSED, "the connection was closed"))
+            client.exception()  # so that asyncio does not log it if `open` was cancelled
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Client, None]:
@@ -188,6 +191,8 @@ class Connection:
         for _ in range(_MAX_PAGES):
             page = await self.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             tools += page.tools
+            if len(tools) > _MAX_TOOLS:
+                raise MCPError(types.INTERNAL_ERROR, f"the server lists more than {_MAX_TOOLS:,} tools")
             cursor = page.next_cursor
             if not cursor or cursor in seen:
                 return tools

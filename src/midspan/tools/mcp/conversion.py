@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from midspan._schema.arguments import SchemaValidator
+from midspan._schema.tree import change_subschemas
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan._types.texts import truncate
+from midspan._types.texts import replace_surrogates, truncate
 from midspan.errors import ConfigError
 from midspan.tools.source import bulleted
 
@@ -67,10 +68,11 @@ def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> 
         open_world=hints.open_world_hint,
         needs_approval=bool(is_destructive),
     )
-    spec = replace(spec, **overrides)
+    parameters = SchemaValidator(tool.input_schema)  # first: it refuses a schema that is too deep
+    spec = replace(spec, **{"parameters": _visible_schema(tool.input_schema), **overrides})
     return RemoteTool(
         spec,
-        SchemaValidator(tool.input_schema),
+        parameters,
         None if tool.output_schema is None else SchemaValidator(tool.output_schema, label="output"),
         tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta", "execution"}),
         value_schema is not None,
@@ -104,6 +106,13 @@ def _effects(hints: types.ToolAnnotations, server: str) -> Effects | None:
 
 def _visible(text: str) -> str:
     return truncate(_INVISIBLE.sub("", text), _MAX_DESCRIPTION_CHARS)
+
+
+def _visible_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with descriptions and titles as a person sees them."""
+    texts = {key: schema[key] for key in ("description", "title") if isinstance(schema.get(key), str)}
+    visible = {key: _INVISIBLE.sub("", text) for key, text in texts.items()}
+    return change_subschemas({**schema, **visible}, _visible_schema)
 
 
 def describe_invalid(error: ValueError) -> str:
@@ -165,13 +174,13 @@ def _shortened(
 def _part(block: types.ContentBlock) -> Text | Blob | Resource:
     match block:
         case types.TextContent(text=text):
-            return Text(truncate(text, len(text)))
+            return Text(replace_surrogates(text))
         case types.ImageContent(data=data, mime_type=media_type) | types.AudioContent(data=data, mime_type=media_type):
             return _blob(data, media_type)
         case types.ResourceLink(uri=uri, name=name, mime_type=media_type):
             return Resource(str(uri), name, media_type)
         case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=media_type, text=text)):
-            return Resource(str(uri), media_type=media_type, text=truncate(text, len(text)))
+            return Resource(str(uri), media_type=media_type, text=replace_surrogates(text))
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)):
             return Resource(str(uri), media_type=media_type, base64=data)
     raise AssertionError(f"unknown content {block!r:.80}")

@@ -4,6 +4,7 @@ An exception of the HTTP client ends the SDK's transport, with all requests in f
 JSON-RPC error in the response to the request that failed.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -25,6 +26,19 @@ SESSION_LOST = "midspan/session_lost"
 
 _CONNECT_SECONDS = 30.0
 _MAX_ERROR_BYTES = 65_536
+
+
+def _hide_secrets(record: logging.LogRecord) -> bool:
+    """Remove from URLs in log records what may be a secret: the query and the user."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            value.copy_with(query=None, userinfo=b"") if isinstance(value, httpx2.URL) else value
+            for value in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_hide_secrets)  # it logs each request at level INFO
 
 
 class HttpTransport:
@@ -93,7 +107,9 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
             return _error(request, f"the connection was lost: {_describe(error)}", code=CONNECTION_CLOSED)
         if body is None:
             return _error(request, f"the server sent a message of more than {self._max_bytes:,} bytes, the limit")
-        return httpx2.Response(response.status_code, headers=_kept(response), content=body, request=request)
+        return httpx2.Response(
+            response.status_code, headers=_headers_without_framing(response), content=body, request=request
+        )
 
     async def _failed(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Return an error response with a JSON-RPC error in it. Its headers may be needed for authorization."""
@@ -105,8 +121,12 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
         if (body is None or b'"jsonrpc"' not in body or is_lost) and _is_message(request):
             message = f"the server answered with HTTP status {response.status_code} {response.reason_phrase}".rstrip()
             data = SESSION_LOST if is_lost else None
-            return _error(request, message, status=response.status_code, data=data, headers=_kept(response))
-        return httpx2.Response(response.status_code, headers=_kept(response), content=body or b"", request=request)
+            return _error(
+                request, message, status=response.status_code, data=data, headers=_headers_without_framing(response)
+            )
+        return httpx2.Response(
+            response.status_code, headers=_headers_without_framing(response), content=body or b"", request=request
+        )
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -125,7 +145,7 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes | None:
     return bytes(body)
 
 
-def _kept(response: httpx2.Response) -> dict[str, str]:
+def _headers_without_framing(response: httpx2.Response) -> dict[str, str]:
     """Return the headers that still describe the response once its body was read."""
     dropped = ("content-length", "transfer-encoding", "content-encoding")
     return {name: value for name, value in response.headers.items() if name not in dropped}

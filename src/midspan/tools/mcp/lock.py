@@ -13,7 +13,7 @@ from midspan._storage.files import replace_file
 from midspan._types.texts import encode_sorted
 from midspan.errors import ConfigError
 
-LOCK_NAME = "midspan" + ".lock"
+LOCK_NAME = "midspan" + ".lock"  # in one piece, the test of imports takes it for a module
 """The name of the file, beside the configuration that names the servers."""
 
 Definition = dict[str, Any]

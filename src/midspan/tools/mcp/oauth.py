@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 AUTHORIZATION_SECONDS = 300.0
 """How long a user may take in the browser."""
+_REQUEST_SECONDS = 10.0
+"""How long a browser may take to send its request after it has connected."""
 _CALLBACK_PATH = "/callback"
 _PAGE = b"Midspan is authorized. You can close this page."
 
@@ -50,9 +52,13 @@ class OAuth(Struct, frozen=True):
 
         async def show(authorization_url: str) -> None:
             if self.open_url is None:
-                raise ConfigError("the server needs the authorization of a user, and nobody can be asked")
+                raise ConfigError("the server requires OAuth authorization; pass open_url=… to OAuth")
             await listener.start()
-            await self.open_url(authorization_url)
+            try:
+                await self.open_url(authorization_url)
+            except BaseException:
+                listener.close()
+                raise
 
         return OAuthClientProvider(url, metadata, storage, show, listener.wait)
 
@@ -135,12 +141,17 @@ class _CallbackListener:
         query: asyncio.Future[dict[str, list[str]]] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            target = (await reader.readline()).decode(errors="replace").split(" ")[1:2]
-            parts = urlsplit(target[0] if target else "")
-            if parts.path == _CALLBACK_PATH and not query.done():
-                query.set_result(parse_qs(parts.query))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + _PAGE)
-            writer.close()
+            try:
+                async with asyncio.timeout(_REQUEST_SECONDS):
+                    target = (await reader.readline()).decode(errors="replace").split(" ")[1:2]
+                parts = urlsplit(target[0] if target else "")
+                if parts.path == _CALLBACK_PATH and not query.done():
+                    query.set_result(parse_qs(parts.query))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + _PAGE)
+            except TimeoutError:
+                pass
+            finally:
+                writer.close()
 
         self._query = query
         self._server = await asyncio.start_server(answer, "127.0.0.1", self._port)
@@ -151,12 +162,20 @@ class _CallbackListener:
 
         assert self._server is not None, "it listens since the user was asked"
         assert self._query is not None, "as above"
-        async with self._server, asyncio.timeout(AUTHORIZATION_SECONDS):
-            fields = {name: values[0] for name, values in (await self._query).items()}
+        try:
+            async with asyncio.timeout(AUTHORIZATION_SECONDS):
+                fields = {name: values[0] for name, values in (await self._query).items()}
+        finally:
+            self.close()
         if "code" not in fields:
             reason = fields.get("error_description") or fields.get("error") or "no code was sent"
             raise ConfigError(f"the user did not authorize the client: {reason}")
         return AuthorizationCodeResult(code=fields["code"], state=fields.get("state"), iss=fields.get("iss"))
+
+    def close(self) -> None:
+        """Stop listening. Open connections are not waited for: a browser may keep one without sending anything."""
+        if self._server is not None:
+            self._server.close()
 
 
 def _free_port() -> int:

@@ -168,7 +168,7 @@ class MCPServer(ToolSource):
         except (ConfigError, OSError):
             raise
         except Exception:  # the server may speak another version by now
-            if protocol is None:
+            if protocol is None or self._connection is None:  # None: closed meanwhile
                 raise
             self._protocol_cache.remember(self.config.identity, None)
             connection = await self._connect(None)
@@ -212,10 +212,15 @@ class MCPServer(ToolSource):
         """List the tools again. The version of the listing changes only if the tools have changed."""
         from midspan.tools.mcp.conversion import remote_tool
 
-        self._is_stale = False
+        self._is_stale = False  # before the request: a change during it is not in its answer
+        try:
+            listed = await connection.list_tools()
+        except BaseException:
+            self._is_stale = True
+            raise
         tools: dict[str, RemoteTool] = {}
         missing: dict[str, str] = {}
-        for tool in await connection.list_tools():
+        for tool in listed:
             if not self.config.uses(tool.name) or tool.name in tools:
                 continue
             try:
@@ -236,6 +241,10 @@ class MCPServer(ToolSource):
             for source in unavailable:
                 text = "the MCP tool %s is left out: %s"
                 _log.warning(text, source.name, source.message, extra={"unavailable": source.name})
+            names = [tool.name for tool in listed]
+            for name in sorted((self.config.include or frozenset()).difference(names)):
+                text = "include of the MCP server %s names %r, but the tools are: %s"
+                _log.warning(text, self.name, name, ", ".join(names) or "none")
 
     def _declared(self, tool: "RemoteTool") -> ToolSpec:
         """Return the spec for the run, which refuses calls that need approval; not if this source asks for it."""
@@ -251,8 +260,8 @@ class MCPServer(ToolSource):
         closed only if listing fails twice.
         """
         self._is_stale = True
-        is_kept = listed is not None and listed.is_open and not self._failures
-        if self._connection is not None and self._connection.loop is _loop() and not is_kept:
+        stays_open = listed is not None and listed.is_open and not self._failures
+        if self._connection is not None and self._connection.loop is _loop() and not stays_open:
             await self._connection.close()
         message = self._describe(error)
         if message != self._warned:
@@ -271,7 +280,7 @@ class MCPServer(ToolSource):
 
     def _describe(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
-            message = f"the server did not start within {self._startup_seconds:g} seconds"
+            message = f"the server did not answer within {self._startup_seconds:g} seconds"
         elif isinstance(error, OSError) and self.config.command:
             message = f"the command {self.config.command[0]!r} cannot be started: {error.strerror or error}"
         elif isinstance(error, ValueError):  # pydantic's, about what the server sent
@@ -313,7 +322,9 @@ class MCPServer(ToolSource):
             if validated.problems:
                 return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
             if not attempt and tool.spec.needs_approval and not await self._is_approved(call):
-                return call.error_result(f"{call.name} was not run: a person has to approve it, and did not", FORBIDDEN)
+                return call.error_result(
+                    f"{call.name} was not run: it requires approval, and the user did not approve it", FORBIDDEN
+                )
             context.start(self.config.timeout)
             checked = call if validated.arguments is call.arguments else replace(call, arguments=validated.arguments)
             timeout = _timeout(self.config.timeout, caller_deadline)

@@ -39,6 +39,7 @@ _STDERR_BYTES = 4_000
 
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_RESPONSE = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:' + _ID + rb'\s*,\s*)?"(?:result|error)"')
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
@@ -51,7 +52,12 @@ class LongLine(Struct, frozen=True):
 
 
 def request_id(head: bytes, tail: bytes) -> str | int | None:
-    """Return the id of a message that cannot be read, if it is its first or its last field, as SDKs write it."""
+    """Return the id of a response that cannot be read, if it is its first or its last field, as SDKs write it.
+
+    A request of the server has an id of its own, which may be equal to that of one of our requests.
+    """
+    if not _RESPONSE.match(head) and (b'"method"' in head or b'"method"' in tail):
+        return None
     match = _ID_FIRST.match(head) or _ID_LAST.search(tail)
     if match is None:
         return None
@@ -181,13 +187,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await self._can_write.wait()
 
     async def stop(self) -> None:
-        """Close stdin, wait, and kill the process and its children if they do not exit."""
+        """Close stdin, wait, and kill the process if it does not exit, and its children in any case."""
         self._stdin.close()
         if not await self._has_exited():
             self._signal("SIGTERM")
             await self._has_exited()
-            self._signal("SIGKILL")
-            await self._has_exited()
+        self._signal("SIGKILL")
+        await self._has_exited()
         self.transport.close()
 
     async def _has_exited(self) -> bool:

@@ -21,6 +21,7 @@ from midspan.tools.wrap import ToolLike
 
 _SHUTDOWN_SECONDS = 5
 """How long calls in flight may take when the server is told to end."""
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared
 _MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
@@ -52,12 +53,14 @@ async def serve_mcp(
     instructions: str | None = None,
     port: int | None = None,
     host: str = "127.0.0.1",
+    hosts: Sequence[str] = (),
     on_start: Callable[[str], None] | None = None,
 ) -> None:
     """Serve tools over stdin and stdout, until stdin ends. What tools print goes to stderr.
 
     With a port, serve them over HTTP instead, at `/mcp`, until the task is cancelled or the process gets a signal; 0 is
-    any free port. `on_start` gets the URL.
+    any free port. Requests are answered whose `Host` is localhost, `host` or one of `hosts`, as in `mcp_app`.
+    `on_start` gets the URL.
     """
     server = tools if isinstance(tools, ToolServer) else mcp_server(tools, name=name, instructions=instructions)
     if port is None:
@@ -66,11 +69,17 @@ async def serve_mcp(
         return
     import uvicorn  # not needed over stdio
 
+    if host in _ALL_ADDRESSES and not hosts:
+        raise ConfigError(
+            f"{host!r} can be reached under any name; list the names that clients use with hosts=[…] or "
+            '--allowed-host; "*" allows all'
+        )
+    _check_names("hosts", hosts)
+    app = mcp_app(server, hosts=[*hosts, *([host] if host else ())])
     try:
         listener = create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
     except OSError as error:
         raise listen_error(host, port, error) from error
-    app = mcp_app(server, hosts=() if host in LOOPBACK_HOSTS else (host,))
     routes = Starlette(routes=[Route("/mcp", endpoint=app)])
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp"
     with listener:

@@ -51,6 +51,9 @@ class ServedCall:
         self._pending: dict[str, asyncio.Future[mcp_types.ElicitResult]] = {}
         self._question_count = 0
         self._request: Request | None = request
+        """None between two requests of the client (2026-07-28)."""
+        self._is_modern = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self._can_ask = can_ask(request.session.client_capabilities)
         self._outbox: deque[Coroutine[Any, Any, None]] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._progress = -1.0
@@ -126,11 +129,12 @@ class ServedCall:
     async def _elicit(self, key: str, form: Form, message: str) -> mcp_types.ElicitResult:
         if isinstance(answer := self._answers.pop(key, None), mcp_types.ElicitResult):
             return answer
-        request = self._request
-        if request is None or not can_ask(request.session.client_capabilities):
+        if not self._can_ask:
             raise ToolError("there is no user to ask: the MCP client does not support elicitation")
-        if request.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if self._is_modern:
             return await self._ask_with_result(key, form.request(message))
+        request = self._request
+        assert request is not None, "a request of 2025-11-25 lasts as long as the call"
         try:
             return await request.session.elicit_form(message, form.schema, request.request_id)
         except MCPError as error:

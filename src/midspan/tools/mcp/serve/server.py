@@ -113,7 +113,7 @@ class ToolServer(Server[None]):
             await self.bus.publish(ToolsListChanged())
             for legacy in self._sessions.values():
                 if legacy.session is not None:
-                    self._keep(asyncio.create_task(_notify_of_change(legacy.session)))
+                    self._track_task(asyncio.create_task(_notify_of_change(legacy.session)))
 
     async def aclose(self) -> None:
         """Cancel all calls, also those that wait for answers."""
@@ -166,10 +166,10 @@ class ToolServer(Server[None]):
         served = ServedCall(self, request, params.input_responses)
         # An id of its own for each call, so that idempotency keys differ and questions reach the client that called.
         context: RunContext[Any] = RunContext(run_id=f"{self.name}-{local_id()}", call_id=call.id, host=served)
-        self._keep(served.start(self._run(call, context), call.name))
+        self._track_task(served.start(self._run(call, context), call.name))
         return served
 
-    def _keep(self, task: "asyncio.Task[Any]") -> None:
+    def _track_task(self, task: "asyncio.Task[Any]") -> None:
         """Hold a task that nobody awaits, until it ends or the server does."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -252,7 +252,7 @@ class ToolServer(Server[None]):
         """A call may have changed the tools. The client does not wait for finding that out."""
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = asyncio.create_task(self._try_refresh())
-            self._keep(self._refresh_task)
+            self._track_task(self._refresh_task)
 
     async def _try_refresh(self) -> None:
         try:
