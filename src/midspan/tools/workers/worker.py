@@ -6,6 +6,7 @@ It imports neither providers nor the loop. The host enforces deadlines: it kills
 import asyncio
 import logging
 import os
+import select
 import socket
 import struct
 import sys
@@ -142,11 +143,11 @@ class _Worker:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         os.set_blocking(self._output, False)
-        self.loop.add_reader(self._output, self.read_output)
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
+        self.send(register)  # the host accepts no other message before
         logging.getLogger().addHandler(_LogHandler(self))
-        self.read_output()
-        self.send(register)
+        self.flush_output()
+        threading.Thread(target=self._watch_output, name="midspan-output", daemon=True).start()
         self._read_in_loop(self._decode(b""))  # what came with the first frame
         await asyncio.Event().wait()
 
@@ -315,9 +316,19 @@ class _Worker:
     def log(self, level: int, text: str) -> None:
         self.send(protocol.Log(self._call, level, text))
 
-    def read_output(self) -> None:
-        """Send what was printed as lines of the log."""
-        with self._output_lock, suppress(BlockingIOError):
+    def _watch_output(self) -> None:
+        """Read the pipe in a thread of its own: a tool that prints more than it holds blocks its thread."""
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        is_open = True
+        while is_open:
+            poll.poll()
+            with self._output_lock:
+                is_open = self._read_output()
+
+    def _read_output(self) -> bool:
+        """Send what was printed as lines of the log. Returns False if nobody can print any more."""
+        with suppress(BlockingIOError):
             while data := os.read(self._output, _READ_BYTES):
                 *lines, rest = (self._unfinished_line + data).split(b"\n")
                 if len(rest) > _READ_BYTES:
@@ -325,16 +336,19 @@ class _Worker:
                 self._unfinished_line = rest
                 for line in lines:
                     self.log(logging.INFO, line.decode(errors="backslashreplace"))
+            return False
+        return True
 
     def flush_output(self) -> None:
         """Send all output of a call before its result."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a tool may have replaced or closed it
                 stream.flush()
-        self.read_output()
-        if self._unfinished_line:
-            self.log(logging.INFO, self._unfinished_line.decode(errors="backslashreplace"))
-            self._unfinished_line = b""
+        with self._output_lock:
+            self._read_output()
+            if self._unfinished_line:
+                self.log(logging.INFO, self._unfinished_line.decode(errors="backslashreplace"))
+                self._unfinished_line = b""
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         self.send(protocol.Progress(_number(context), fraction, message))
