@@ -149,6 +149,21 @@ def test_output_during_the_import_of_the_tools_is_logged(
     assert "run_1" not in line
 
 
+def test_message_that_cannot_be_logged_does_not_fail_the_call(
+    make_workers: Callable[..., Workers], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "logs.py"
+    file.write_text(
+        "import logging\n\ndef warn() -> str:\n    'Logs.'\n    log = logging.getLogger('logs')\n"
+        "    log.warning('%d items', 'abc')\n    log.warning('file %s', 'a\\udcff')\n"
+        "    log.warning('last')\n    return 'done'\n"
+    )
+    with caplog.at_level(logging.INFO, "midspan.tools.workers"):
+        assert call(make_workers(file), "warn").value == "done"
+    assert "Message: '%d items'" in caplog.text  # as other handlers report it
+    assert "logs: last" in caplog.text
+
+
 def test_async_function_prints_more_than_a_pipe_holds(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
     file = tmp_path / "loud.py"
     file.write_text(

@@ -401,4 +401,7 @@ class _LogHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._worker.log(record.levelno, self.format(record))
+        try:
+            self._worker.log(record.levelno, self.format(record))
+        except Exception:  # noqa: BLE001 - handlers do not fail: arguments may not fit the message
+            self.handleError(record)
