@@ -123,6 +123,7 @@ class _Worker:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._send_lock = threading.Lock()
         self._output_lock = threading.Lock()
+        """Held while output is read and sent; and before an exit, to leave the last output to the supervisor."""
         self._unfinished_line = b""
         self._call = 0
         """The number of the call that runs; 0 if none does."""
@@ -249,7 +250,8 @@ class _Worker:
         try:
             return list(self._decoder.feed(data))
         except ProtocolError as error:
-            _exit_with(error)
+            with self._output_lock:
+                _exit_with(error)
 
     def _receive(self, messages: Iterable[ToWorker]) -> None:
         for message in messages:
@@ -267,12 +269,14 @@ class _Worker:
                 case protocol.Stop():
                     self._plain_calls.put(None)
                 case protocol.Refuse(reason=reason):
-                    os.write(1, f"midspan: the host does not accept this worker: {reason}\n".encode())
-                    os._exit(REFUSED)
+                    with self._output_lock:
+                        os.write(1, f"midspan: the host does not accept this worker: {reason}\n".encode())
+                        os._exit(REFUSED)
 
     def _start(self, message: protocol.Call) -> None:
         if self._call:
-            _exit_with(ProtocolError("a call was sent while another one was running"))
+            with self._output_lock:
+                _exit_with(ProtocolError("a call was sent while another one was running"))
         context = self._begin(message)
         tool = self._tools.get(message.name)
         if tool is None:
@@ -321,10 +325,11 @@ class _Worker:
         poll = select.poll()
         poll.register(self._output, select.POLLIN)
         is_open = True
-        while is_open:
-            poll.poll()
-            with self._output_lock:
-                is_open = self._read_output()
+        with suppress(OSError):  # there is no host any more; the thread that reads its messages ends the process
+            while is_open:
+                poll.poll()
+                with self._output_lock:
+                    is_open = self._read_output()
 
     def _read_output(self) -> bool:
         """Send what was printed as lines of the log. Returns False if nobody can print any more."""
