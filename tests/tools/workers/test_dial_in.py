@@ -30,7 +30,6 @@ from midspan.tools.workers.protocol import (
     encode,
 )
 from tests.bounds import BOUND
-from tests.server.serving import wait_until
 from tests.tools.workers.conftest import Counter, Dial, run
 
 
@@ -267,7 +266,8 @@ def test_call_whose_worker_ended_before_it_was_sent_runs_in_the_next_one(host: W
             worker.sendall(register)
             calls = [asyncio.create_task(host.call(ToolCall(str(value), "add"))) for value in range(2)]
             first = await next_call(worker, decoder)
-            await asyncio.to_thread(wait_until, lambda: host._open_pool()._waiters)
+            while not host._open_pool()._waiters:
+                await host.list_tools()
             with connected(host) as broken:
                 broken.sendall(register + b"\x00\x00\x00\x05hello")  # it is killed before the call can be sent
                 while await asyncio.to_thread(broken.recv, 4096):
