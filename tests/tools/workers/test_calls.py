@@ -145,6 +145,41 @@ def test_output_goes_to_the_log_with_the_id_of_the_call(workers: Workers, caplog
         assert spoken == [f"child: hello {id}", f"error: hello {id}", f"hello {id}", "unfinished"]
 
 
+def test_output_during_the_import_of_the_tools_is_logged(
+    make_workers: Callable[..., Workers], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "chatty.py"
+    file.write_text("print('at import')\n\ndef one() -> int:\n    'Returns 1.'\n    return 1\n")
+    with caplog.at_level(logging.INFO, "midspan.tools.workers"):
+        assert run(make_workers(file).call(ToolCall("1", "one"), RunContext(run_id="run_1"))).value == 1
+    [line] = [record.getMessage() for record in caplog.records if "at import" in record.getMessage()]
+    assert "run_1" not in line
+
+
+def test_message_that_cannot_be_logged_does_not_fail_the_call(
+    make_workers: Callable[..., Workers], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "logs.py"
+    file.write_text(
+        "import logging\n\ndef warn() -> str:\n    'Logs.'\n    log = logging.getLogger('logs')\n"
+        "    log.warning('%d items', 'abc')\n    log.warning('file %s', 'a\\udcff')\n"
+        "    log.warning('last')\n    return 'done'\n"
+    )
+    with caplog.at_level(logging.INFO, "midspan.tools.workers"):
+        assert call(make_workers(file), "warn").value == "done"
+    assert "Message: '%d items'" in caplog.text  # as other handlers report it
+    assert "logs: last" in caplog.text
+
+
+def test_async_function_prints_more_than_a_pipe_holds(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "async def shout() -> int:\n    'Prints a lot.'\n"
+        "    for _ in range(30):\n        print('x' * 50_000)\n    return 30\n"
+    )
+    assert call(make_workers(file), "shout").value == 30
+
+
 def test_output_of_a_killed_call_is_logged(workers: Workers, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "midspan.tools.workers"):
         run(workers.call(ToolCall("1", "die", {"path": str(tmp_path / "x")}), RunContext(run_id="run_1")))

@@ -251,6 +251,34 @@ async def next_call(worker: socket.socket, decoder: FrameDecoder[ToWorker]) -> C
                 return message
 
 
+@pytest.mark.requirement("W-05")
+def test_call_whose_worker_ended_before_it_was_sent_runs_in_the_next_one(host: Workers) -> None:
+    register = encode(Register(VERSION, REGISTER.token, 1, (RegisteredTool(ToolSpec("add"), None),)))
+
+    async def main() -> None:
+        decoder = FrameDecoder[ToWorker](ToWorker)
+        with connected(host) as worker:
+
+            def answer(message: Call) -> None:
+                result = b'{"id": "%s", "name": "add", "value": 3}' % message.id.encode()
+                worker.sendall(encode(Result(message.call, result)))
+
+            worker.sendall(register)
+            calls = [asyncio.create_task(host.call(ToolCall(str(value), "add"))) for value in range(2)]
+            first = await next_call(worker, decoder)
+            while not host._open_pool()._waiters:
+                await host.list_tools()
+            with connected(host) as broken:
+                broken.sendall(register + b"\x00\x00\x00\x05hello")  # it is killed before the call can be sent
+                while await asyncio.to_thread(broken.recv, 4096):
+                    pass
+            answer(first)
+            answer(await next_call(worker, decoder))
+            assert [result.value for result in await asyncio.gather(*calls)] == [3, 3]
+
+    run(main())
+
+
 class CallSoonHandler(logging.Handler):
     """Calls a function after what the event loop that logs is doing, before anything else that this starts."""
 

@@ -77,6 +77,25 @@ def test_loss_of_a_session_is_reported_once(workers: Workers) -> None:
     assert execute(workers, "s").value == 1
 
 
+@pytest.mark.requirement("W-06")
+def test_call_for_a_session_whose_process_is_ending_was_not_run(workers: Workers) -> None:
+    workers.open_session("s")
+    assert execute(workers, "s").value == 1
+    pool = workers._open_pool()
+    worker = pool._sessions._sessions["s"].worker
+    assert worker is not None
+
+    async def main() -> ToolResult:
+        pool.loop.call_soon_threadsafe(worker.kill, "died")
+        return await workers.execute_in_session("s", "count", {})
+
+    assert run(main()).value == (
+        "count was not run: session lost: the process of session 's' was killed by SIGKILL, and its state is gone; the "
+        "next call starts anew"
+    )
+    assert execute(workers, "s").value == 1
+
+
 def test_calls_of_a_session_run_one_after_another(workers: Workers) -> None:
     workers.open_session("s")
 

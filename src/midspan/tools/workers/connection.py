@@ -81,8 +81,11 @@ class WorkerConnection:
         self._channel = Channel(connection, self._feed, self._disconnect)
         self.send(protocol.Configure(limits.max_memory_bytes, limits.max_cpu_seconds))
 
-    async def run(self, job: Job) -> ToolResult | Ended:
-        """Run one call. A task that is cancelled after the end of the call gets its outcome nevertheless."""
+    async def run(self, job: Job) -> ToolResult | Ended | None:
+        """Run one call; None if it was not started, because the worker is ending.
+
+        A task that is cancelled after the end of the call gets its outcome nevertheless.
+        """
         outcome: asyncio.Future[ToolResult | Ended] = self.loop.create_future()
         on_cancel = job.on_cancel
 
@@ -90,7 +93,8 @@ class WorkerConnection:
             if not outcome.done():
                 outcome.set_result(value)
 
-        self._start(job, lambda value: call_in(self.loop, finish, value))
+        if not self._start(job, lambda value: call_in(self.loop, finish, value)):
+            return None
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -100,16 +104,15 @@ class WorkerConnection:
         finally:
             job.on_cancel = on_cancel
 
-    def _start(self, job: Job, on_outcome: OnOutcome) -> None:
+    def _start(self, job: Job, on_outcome: OnOutcome) -> bool:
         call = job.call
         if call.name not in self.tools:
             on_outcome(unknown(call, self.tools))
-        elif self.try_start(job, on_outcome):
-            return
-        elif self.is_alive():
+        elif not self.try_start(job, on_outcome):
+            if not self.is_alive():
+                return False
             on_outcome(call.error_result(f"{call.name} was not run: the time of the run is over", NOT_RUN))
-        else:
-            self.ended.add_done_callback(lambda ended: on_outcome(ended.result()))
+        return True
 
     def try_start(self, job: Job, on_outcome: OnOutcome) -> bool:
         """Start one call, from any thread, unless the worker is ending or the time of the run is over.

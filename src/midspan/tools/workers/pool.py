@@ -28,6 +28,8 @@ _log = logging.getLogger("midspan.tools.workers")
 
 _MAX_RERUNS = 3
 """How often a read-only or idempotent call is run again after its worker has died."""
+_MAX_STARTS = 10
+"""How many workers are tried for one call; one that ends before it gets the call counts too."""
 _MIN_LIFE_SECONDS = 1.0
 """A worker that lived shorter than this is replaced only when it is needed."""
 _CLOSED = "the workers were closed"
@@ -166,7 +168,7 @@ class WorkerPool:
     async def _run_in_pool(self, job: Job, reruns: int) -> ToolResult:
         """Run a call, and again if its worker dies; `reruns` says how often that has happened already."""
         await self._ready()
-        while True:
+        for _ in range(_MAX_STARTS):
             if job.call.name not in self._tools:
                 return unknown(job.call, self._tools)
             worker = await self._acquire(job)
@@ -174,6 +176,8 @@ class WorkerPool:
                 outcome = await worker.run(job)
             finally:
                 self._release(worker)
+            if outcome is None:
+                continue
             if isinstance(outcome, ToolResult):
                 return outcome
             spec = worker.tools[job.call.name].spec
@@ -181,6 +185,7 @@ class WorkerPool:
                 return outcome.result(job.call, spec, reruns=reruns)
             _log_rerun(job, outcome)
             reruns += 1
+        raise WorkerError("its workers ended before they could run it")
 
     # Workers of the pool.
 

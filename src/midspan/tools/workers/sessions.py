@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec.structs import replace
 
-from midspan._types.parts import NOT_RUN, ToolResult
+from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan.errors import WorkerError
 from midspan.tools.source import unknown_session
 from midspan.tools.workers.connection import WorkerConnection
@@ -53,11 +53,13 @@ class Sessions:
                 raise unknown_session(name, self._setups)
             if session.lost is not None:
                 reason, session.lost = session.lost, None
-                message = f"session lost: the process of session {name!r} {reason}, and its state is gone"
-                return call.error_result(f"{call.name} was not run: {message}; the next call starts anew", NOT_RUN)
+                return _lost(call, name, reason)
             worker = await self._worker_of(session)
             session.job = job
             outcome = await worker.run(job)
+            if outcome is None:
+                await asyncio.wait([worker.ended])
+                return _lost(call, name, worker.ended.result().description)
         finally:
             session.job = None
             session.used_at = asyncio.get_running_loop().time()
@@ -125,6 +127,12 @@ class Sessions:
         worker, session.worker, session.lost = session.worker, None, reason
         if worker is not None:
             await worker.stop()
+
+
+def _lost(call: ToolCall, session: str, reason: str) -> ToolResult:
+    """Return the result of a call that was not run, because the process of its session has ended."""
+    message = f"session lost: the process of session {session!r} {reason}, and its state is gone"
+    return call.error_result(f"{call.name} was not run: {message}; the next call starts anew", NOT_RUN)
 
 
 def _lose(session: _Session, worker: WorkerConnection) -> None:

@@ -6,6 +6,7 @@ It imports neither providers nor the loop. The host enforces deadlines: it kills
 import asyncio
 import logging
 import os
+import select
 import socket
 import struct
 import sys
@@ -122,6 +123,7 @@ class _Worker:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._send_lock = threading.Lock()
         self._output_lock = threading.Lock()
+        """Held while output is read and sent; and before an exit, to leave the last output to the supervisor."""
         self._unfinished_line = b""
         self._call = 0
         """The number of the call that runs; 0 if none does."""
@@ -142,11 +144,11 @@ class _Worker:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         os.set_blocking(self._output, False)
-        self.loop.add_reader(self._output, self.read_output)
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
+        self.send(register)  # the host accepts no other message before
         logging.getLogger().addHandler(_LogHandler(self))
-        self.read_output()
-        self.send(register)
+        self.flush_output()
+        threading.Thread(target=self._watch_output, name="midspan-output", daemon=True).start()
         self._read_in_loop(self._decode(b""))  # what came with the first frame
         await asyncio.Event().wait()
 
@@ -254,7 +256,8 @@ class _Worker:
         try:
             return list(self._decoder.feed(data))
         except ProtocolError as error:
-            _exit_with(error)
+            with self._output_lock:
+                _exit_with(error)
 
     def _receive(self, messages: Iterable[ToWorker]) -> None:
         for message in messages:
@@ -272,12 +275,14 @@ class _Worker:
                 case protocol.Stop():
                     self._plain_calls.put(None)
                 case protocol.Refuse(reason=reason):
-                    os.write(1, f"midspan: the host does not accept this worker: {reason}\n".encode())
-                    os._exit(REFUSED)
+                    with self._output_lock:
+                        os.write(1, f"midspan: the host does not accept this worker: {reason}\n".encode())
+                        os._exit(REFUSED)
 
     def _start(self, message: protocol.Call) -> None:
         if self._call:
-            _exit_with(ProtocolError("a call was sent while another one was running"))
+            with self._output_lock:
+                _exit_with(ProtocolError("a call was sent while another one was running"))
         context = self._begin(message)
         tool = self._tools.get(message.name)
         if tool is None:
@@ -321,9 +326,20 @@ class _Worker:
     def log(self, level: int, text: str) -> None:
         self.send(protocol.Log(self._call, level, _sendable(text)))
 
-    def read_output(self) -> None:
-        """Send what was printed as lines of the log."""
-        with self._output_lock, suppress(BlockingIOError):
+    def _watch_output(self) -> None:
+        """Read the pipe in a thread of its own: a tool that prints more than it holds blocks its thread."""
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        is_open = True
+        with suppress(OSError):  # there is no host any more; the thread that reads its messages ends the process
+            while is_open:
+                poll.poll()
+                with self._output_lock:
+                    is_open = self._read_output()
+
+    def _read_output(self) -> bool:
+        """Send what was printed as lines of the log. Returns False if nobody can print any more."""
+        with suppress(BlockingIOError):
             while data := os.read(self._output, _READ_BYTES):
                 *lines, rest = (self._unfinished_line + data).split(b"\n")
                 if len(rest) > _READ_BYTES:
@@ -331,16 +347,19 @@ class _Worker:
                 self._unfinished_line = rest
                 for line in lines:
                     self.log(logging.INFO, line.decode(errors="backslashreplace"))
+            return False
+        return True
 
     def flush_output(self) -> None:
         """Send all output of a call before its result."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a tool may have replaced or closed it
                 stream.flush()
-        self.read_output()
-        if self._unfinished_line:
-            self.log(logging.INFO, self._unfinished_line.decode(errors="backslashreplace"))
-            self._unfinished_line = b""
+        with self._output_lock:
+            self._read_output()
+            if self._unfinished_line:
+                self.log(logging.INFO, self._unfinished_line.decode(errors="backslashreplace"))
+                self._unfinished_line = b""
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         self.send(protocol.Progress(_number(context), fraction, _sendable(message)))
@@ -397,4 +416,7 @@ class _LogHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._worker.log(record.levelno, self.format(record))
+        try:
+            self._worker.log(record.levelno, self.format(record))
+        except Exception:  # noqa: BLE001 - handlers do not fail: arguments may not fit the message
+            self.handleError(record)
