@@ -81,8 +81,8 @@ histories = st.sampled_from(
 
 
 def live_state(stream: RunStream) -> RunState:
-    assert stream._channel.run is not None
-    return stream._channel.run.state
+    assert stream._queue.run is not None
+    return stream._queue.run.state
 
 
 async def check_every_event(stream: RunStream, *, leave_after: int | None = None) -> None:

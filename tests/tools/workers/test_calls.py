@@ -103,7 +103,7 @@ def test_invalid_options_are_config_errors(options: dict[str, Any], message: str
 
 def test_repr_shows_the_tools_or_the_address_and_no_token() -> None:
     assert repr(Workers("json")) == "Workers('json')"
-    assert repr(Workers(listen="unix:/x", token="a secret of workers")) == "Workers(listen='unix:/x')"
+    assert repr(Workers(listen="unix:/x", token="secret-of-the-workers")) == "Workers(listen='unix:/x')"
 
 
 def test_values_arrive_unchanged(workers: Workers) -> None:
