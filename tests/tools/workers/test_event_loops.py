@@ -18,6 +18,8 @@ from midspan._types.context import RunContext
 from midspan.messages import ToolCall
 from midspan.testing import ScriptedProvider
 from midspan.tools import WorkerLimits, Workers
+from midspan.tools.workers.protocol import Call, FrameDecoder
+from midspan.tools.workers.worker import _Worker
 from tests.bounds import BOUND
 from tests.tools.workers.conftest import Counter, is_running, run
 
@@ -230,3 +232,22 @@ def test_plain_function_sees_its_cancellation_soon(mixed: Workers) -> None:
         assert (await mixed.call(add(9))).value == 18
 
     run(main())
+
+
+def test_call_that_the_event_loop_of_a_worker_has_read_does_not_wait_for_another_one() -> None:
+    """The main thread has sent a result and not yet looked for the next call, which is already there."""
+
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            plain = {"add": tool(lambda: 1, name="add", description="Add.")}
+            worker = _Worker(ours, FrameDecoder(Call), -1, plain, None)
+            worker.loop = asyncio.get_running_loop()
+            worker._start(Call(1, "id", "add", b"{}"))
+            assert worker._next_plain_call() is None  # it must not read: that would wait for half a second
+            assert worker._main_reads
+            assert worker._plain_calls.get_nowait() is not None
+            worker._read_in_loop()
+            worker.loop.remove_reader(ours)
+
+    asyncio.run(main())

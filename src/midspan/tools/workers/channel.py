@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -36,6 +37,8 @@ class Channel:
         self._send_lock = threading.Lock()
         self._unsent = bytearray()
         self._is_closed = False
+        # An event loop that was asked to close the socket, but ended before, drops that request and this object.
+        weakref.finalize(self, connection.close)
         connection.setblocking(False)
         self._loop.add_reader(connection, self._read)
 

@@ -186,7 +186,7 @@ class _Worker:
 
     def _is_main_reader(self) -> bool:
         with self._reader_lock:
-            return self._main_reads
+            return self._main_reads and self._plain_calls.empty()  # else the event loop has read the next call
 
     def _read_in_loop(self, messages: Sequence[ToWorker] = ()) -> None:
         """Let the event loop read from now on. `messages` are those that the main thread has read for it."""
@@ -291,8 +291,9 @@ class _Worker:
             self._task = self.loop.create_task(self._run(message, tool, context))
         else:
             self.loop.remove_reader(self._connection)
-            self._main_reads = True
-            self._plain_calls.put((message, tool, context))
+            with self._reader_lock:
+                self._main_reads = True
+                self._plain_calls.put((message, tool, context))
             self._watch_main()
 
     def _begin(self, message: protocol.Call) -> RunContext[Any]:
