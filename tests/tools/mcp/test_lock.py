@@ -134,7 +134,7 @@ def test_damaged_lock_is_an_error(changed: Path, lock: Path) -> None:
 
 def test_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
-        Lockfile(tmp_path / ("x" * 250)).check("s", {"a": {}})  # the temporary file has a name that is too long
+        Lockfile(tmp_path / ("x" * 255)).check("s", {"a": {}})  # the temporary file has a name that is too long
 
 
 def test_cache_that_cannot_be_read_is_ignored(tmp_path: Path) -> None:
