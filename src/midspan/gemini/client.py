@@ -1,8 +1,8 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from midspan._http.messages import origin_of
@@ -13,7 +13,7 @@ from midspan._types.specs import Limits
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.output import requested_type
-from midspan.gemini.request import AutoOptions, Contents, RequestOptions, cache_name, request_fields
+from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.gemini.tools import ToolLike
 from midspan.providers.auth import HiddenArguments
@@ -22,13 +22,15 @@ from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, 
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import dump, load
+from midspan.providers.gemini.proto import Proto, dump, load
 from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
     from midspan._loop.background_runs import BackgroundRuns, View
     from midspan.gemini.auto import AutoResponse
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class AsyncClient(ClosedOnExit):
@@ -53,7 +55,7 @@ class AsyncClient(ClosedOnExit):
     ) -> GenerateContentResponse:
         """Send a request and return the whole response."""
         path, capabilities = self.resolve(model)
-        body = request_fields(capabilities, **options).body(contents, capabilities)
+        body = _fields(capabilities, options).body(contents, capabilities)
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
@@ -81,7 +83,7 @@ class AsyncClient(ClosedOnExit):
             agent, history, form = prepare(self, contents, auto)
             return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
         path, capabilities = self.resolve(model)
-        body = request_fields(capabilities, **options).body(contents, capabilities)
+        body = _fields(capabilities, options).body(contents, capabilities)
         return AsyncResponseStream(self._stream(path, body, capabilities.api, requested_type(options)))
 
     async def _stream(
@@ -148,7 +150,7 @@ class AsyncClient(ClosedOnExit):
     ) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
         path, capabilities = self.resolve(model)
-        body = request_fields(capabilities, **options).body(contents, capabilities)
+        body = _fields(capabilities, options).body(contents, capabilities)
         if capabilities.api is Api.DEVELOPER and options:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
@@ -169,6 +171,30 @@ class AsyncClient(ClosedOnExit):
         if "_runs" in self.__dict__:
             await self.__dict__.pop("_runs").aclose()
         await self.api.aclose()
+
+
+def _fields(capabilities: Capabilities, options: Mapping[str, Any]) -> RequestFields:
+    """Return the encoded fields beside the contents; in a loop they are the same for every request."""
+    items = [(name, tuple(value) if type(value) is list else value) for name, value in options.items()]
+    key = tuple((name, type(value), value) for name, value in items)  # the type, because True equals 1
+    try:
+        hash(key)
+        is_constant = all(_is_constant(value) for _, value in items)
+    except TypeError:  # for example, metadata of Annotated
+        is_constant = False
+    return _cached_fields(capabilities, key) if is_constant else request_fields(capabilities, **options)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value cannot be changed in place; functions and types are not changed either."""
+    if type(value) is tuple:
+        return all(map(_is_constant, value))
+    return type(value) in _SCALARS or (callable(value) and not isinstance(value, Proto))
+
+
+@lru_cache(maxsize=64)
+def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
+    return request_fields(capabilities, **{name: value for name, _, value in key})
 
 
 class Client:
