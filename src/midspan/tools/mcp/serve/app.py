@@ -20,7 +20,7 @@ from midspan.tools.mcp.serve.server import ToolServer, mcp_server
 from midspan.tools.wrap import ToolLike
 
 _SHUTDOWN_SECONDS = 5
-"""How long calls in flight may take when the server is told to end."""
+"""How long running calls may take after the server was asked to shut down."""
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared
 _MAX_BODY_BYTES = 4 * 1024 * 1024
 
