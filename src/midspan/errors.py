@@ -39,43 +39,6 @@ MidspanError
 from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = [
-    "AnswerBlockedError",
-    "ArgumentError",
-    "AuthenticationError",
-    "CodecError",
-    "ConfigError",
-    "CredentialsError",
-    "DuplicateToolError",
-    "IncompleteResponseError",
-    "InvalidRequestError",
-    "JournalError",
-    "LimitReachedError",
-    "MalformedResponseError",
-    "MidspanError",
-    "NetworkError",
-    "NoAnswerError",
-    "NotRecordedError",
-    "OutputError",
-    "PermissionDeniedError",
-    "PromptBlockedError",
-    "ProviderError",
-    "QuotaExhaustedError",
-    "RateLimitError",
-    "RequestTimeoutError",
-    "ResultError",
-    "RunElsewhereError",
-    "RunError",
-    "RunExistsError",
-    "SchemaError",
-    "ServerError",
-    "ToolError",
-    "UnknownModelError",
-    "UnknownRunError",
-    "UnknownSessionError",
-    "WorkerError",
-]
-
 
 class MidspanError(Exception):
     """The base class of all exceptions that Midspan raises."""
