@@ -58,8 +58,6 @@ class CredentialsError(ConfigError):
 
     shell_message: str | None = None
     """The same error for a user of the terminal, who cannot pass arguments to a function."""
-    reason: str | None = None
-    """What is missing, without advice."""
 
 
 class SchemaError(ConfigError):

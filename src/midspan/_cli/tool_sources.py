@@ -5,30 +5,27 @@ Naming a file, or writing one's own configuration, is consent to that. A `.mcp.j
 somebody else, so it is shown and asked about first.
 """
 
-import webbrowser
 from argparse import Namespace
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import cache_directory, mcp_config_path, state_directory
+from midspan._cli.settings import cache_directory, mcp_config_path, state_directory, write_private
 from midspan._cli.text import print_line
 from midspan.errors import ConfigError
 from midspan.tools.files import tools_in
 
-READY = "ready"
-PROJECT_CONFIG = ".mcp.json"
+_READY = "ready"
 
 
 def load_tools(names: Iterable[str] | None) -> list[Any]:
     """Load the tools of files and modules. `ready`, the default, means the ready tools."""
     tools: list[Any] = []
-    for name in dict.fromkeys((READY,) if names is None else names):
-        if name == READY:
+    for name in dict.fromkeys((_READY,) if names is None else names):
+        if name == _READY:
             from midspan.toolsets import ready_tools
 
             tools += ready_tools()
@@ -54,7 +51,7 @@ def config_paths(options: Namespace) -> list[Path]:
 
 
 def project_config() -> Path:
-    return Path.cwd() / PROJECT_CONFIG
+    return Path.cwd() / ".mcp.json"
 
 
 def needs_trust(options: Namespace, path: Path) -> bool:
@@ -79,6 +76,8 @@ def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
 
 
 async def _open_url(url: str) -> None:
+    import webbrowser  # loaded for OAuth, which few servers use
+
     print_line(f"open this page to authorize Midspan: {url}")
     webbrowser.open(url)
 
@@ -116,24 +115,21 @@ def _is_trusted(path: Path) -> bool:
 
 def _trust(path: Path) -> None:
     """Remember that the user accepts the file as it is now."""
-    from midspan._storage.files import replace_file
-
-    file = state_directory() / "trusted-mcp.json"
-    try:
-        replace_file(file, msgspec.json.encode(_trusted() | {str(path.resolve()): _digest(path)}))
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(file)!r}: {error.strerror}") from error
+    write_private(_trusted_path(), msgspec.json.encode(_trusted() | {str(path.resolve()): _digest(path)}))
 
 
 def _trusted() -> dict[str, str]:
     try:
-        return msgspec.json.decode((state_directory() / "trusted-mcp.json").read_bytes(), type=dict[str, str])
+        return msgspec.json.decode(_trusted_path().read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError):
         return {}
 
 
+def _trusted_path() -> Path:
+    return state_directory() / "trusted-mcp.json"
+
+
 def _digest(path: Path) -> str:
-    try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    from hashlib import sha256  # loaded for the configuration of a project
+
+    return sha256(path.read_bytes()).hexdigest()

@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,14 @@ from msgspec.structs import replace
 from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner, leave
-from midspan._cli.output import answer_display, progress_display
-from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, valid_text
-from midspan._cli.text import exit_code, print_error, print_line, short_path
+from midspan._cli.output import Answer, Progress
+from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, write_private
+from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.agent import Agent
-from midspan._storage.files import replace_file
 from midspan._types.codec import to_json
 from midspan._types.messages import History
-from midspan.errors import ConfigError, CredentialsError, MidspanError
+from midspan.errors import ConfigError, MidspanError
 
 _HELP = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
 _SLASH_COMMAND = re.compile(r"/(\w+)(?:\s+(.*))?", re.DOTALL)
@@ -47,10 +45,6 @@ def run(options: Namespace) -> int:
         if runner.has_abandoned_tasks:
             leave(chat.exit_code)
     return chat.exit_code
-
-
-class Quit(Exception):
-    """The user wants to leave."""
 
 
 class Chat:
@@ -90,9 +84,9 @@ class Chat:
                 continue
             try:
                 if line and not run_slash_command(line, self):
-                    displays = (progress_display(verbose=self._verbose), answer_display(sys.stdout))
-                    self.conversation.ask(valid_text(line, "the question"), displays)
-            except Quit:
+                    displays = (Progress(verbose=self._verbose), Answer(sys.stdout))
+                    self.conversation.ask(line, displays)
+            except EOFError:  # /quit
                 return
             except KeyboardInterrupt as interrupt:
                 if interrupt.args:  # SIGTERM ends the program, not only the run
@@ -121,47 +115,35 @@ def run_slash_command(line: str, chat: Chat) -> bool:
         return False
     name, argument = match[1].lower(), (match[2] or "").strip()
     if name not in SLASH_COMMANDS:
-        close = get_close_matches(name, SLASH_COMMANDS, 1)
-        hint = f"did you mean /{close[0]}?" if close else "/help shows the commands"
-        raise ConfigError(f"unknown command /{name}; {hint}")
+        raise ConfigError(f"unknown command /{name}; /help shows the commands")
     SLASH_COMMANDS[name][1](chat, argument)
     return True
 
 
 def _model(chat: Chat, name: str) -> None:
     if name:
-        try:
-            chat.use(model=name)
-        except CredentialsError as error:
-            raise CredentialsError(f"{error.reason}; the model is still {chat.model}") from error
+        chat.use(model=name)
     print_line(f"the model is {chat.model}")
 
 
 def _tools(chat: Chat, names: str) -> None:
     if names:
-        chat.use(tools=() if names == "none" else tuple(names.split()))
+        chat.use(tools=[] if names == "none" else names.split())
     listed = [getattr(tool, "name", type(tool).__name__) for tool in chat.tools]
     print_line(f"tools: {', '.join(listed) or 'none'}")
 
 
 def _clear(chat: Chat, _argument: str) -> None:
     chat.conversation.clear()
-    kept = "" if chat.conversation.log is None else "; the old one stays in the log"
-    print_line(f"a new conversation starts{kept}")
+    print_line("a new conversation starts")
 
 
 def _save(chat: Chat, name: str) -> None:
-    history, log = chat.conversation.history, chat.conversation.log
     if not name:
-        where = "is not saved" if log is None else f"is in the log {short_path(log.path)}"
-        print_line(f"the conversation {where}; /save FILE.json or /save FILE.md writes a copy")
-        return
-    path = Path(name).expanduser()
-    try:
-        data = to_json(history) if path.suffix == ".json" else _markdown(history).encode()
-        replace_file(path, data, create_folder=False)
-    except OSError as error:
-        raise ConfigError(f"cannot write {name!r}: {error.strerror}") from error
+        raise ConfigError("name a file: /save FILE.json or /save FILE.md")
+    history, path = chat.conversation.history, Path(name).expanduser()
+    data = to_json(history) if path.suffix == ".json" else _markdown(history).encode()
+    write_private(path, data, create_folder=False)
     print_line(f"wrote {len(history)} messages to {path}")
 
 
@@ -182,14 +164,14 @@ def _help(_chat: Chat, _argument: str) -> None:
 
 
 def _quit(_chat: Chat, _argument: str) -> None:
-    raise Quit
+    raise EOFError
 
 
 SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "model": (" [NAME]: shows or changes the model", _model),
     "tools": (" [FILE.py|MODULE|ready|none …]: shows or changes the tools", _tools),
     "clear": (": starts a new conversation", _clear),
-    "save": (" [FILE]: writes the conversation to a file, as JSON or Markdown", _save),
+    "save": (" FILE: writes the conversation to a file, as JSON or Markdown", _save),
     "help": (": shows this list", _help),
     "quit": (": exits, like Ctrl-D", _quit),
 }

@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midspan._cli.arguments import complete_paths
+from midspan._cli.arguments import add_path
 from midspan._cli.text import count_noun, print_line
 from midspan.errors import ConfigError
 
@@ -16,17 +16,11 @@ _RESTART_SECONDS = 1.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    complete_paths(parser.add_argument("tools", metavar="FILE.py|MODULE", help="the file or module of the tools"))
-    parser.add_argument(
-        "--connect",
-        metavar="ADDRESS",
-        default=os.environ.get(_ADDRESS),
-        help=f"the address of the host: unix:PATH or tcp:HOST:PORT (default: ${_ADDRESS}); "
-        "without it, the tools are only listed",
-    )
-    complete_paths(
-        parser.add_argument("--token-file", metavar="FILE", help=f"the file with the token (default: ${_TOKEN})")
-    )
+    add_path(parser, "tools", metavar="FILE.py|MODULE", help="the file or module of the tools")
+    forms = f"unix:PATH or tcp:HOST:PORT (default: ${_ADDRESS})"
+    connect_help = f"the address of the host: {forms}; without it, the tools are only listed"
+    parser.add_argument("--connect", metavar="ADDRESS", default=os.environ.get(_ADDRESS), help=connect_help)
+    add_path(parser, "--token-file", metavar="FILE", help=f"the file with the token (default: ${_TOKEN})")
 
 
 def run(options: Namespace) -> int:
