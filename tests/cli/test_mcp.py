@@ -110,7 +110,7 @@ def test_trust_shows_what_has_changed_and_accepts_it(home: Path) -> None:
     assert refused.code == 2
     assert refused.err.endswith("midspan: not a terminal; pass --yes to trust these servers\n")
     trusted = midspan("mcp", "trust", "--yes", home=home)
-    assert (trusted.code, trusted.out) == (0, "trusted ~/.mcp.json\n")
+    assert (trusted.code, trusted.out) == (0, f"trusted {home / '.mcp.json'}\n")
     changed.write_text(json.dumps({"good": {"description": "Works well."}}))
     held_back = midspan("mcp", "tools", home=home)
     assert held_back.code == 1

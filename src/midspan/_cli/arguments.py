@@ -4,9 +4,7 @@ import argparse
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NoReturn
-
-from midspan.errors import ConfigError
+from typing import Any
 
 COMMANDS = {
     "ask": "ask one question and print the answer; the word ask can be left out",
@@ -27,14 +25,6 @@ COMMANDS = {
 
 ArgumentGroup = Any
 """A parser or a group of its arguments; argparse has no public name for both."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises ConfigError where argparse would exit."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        raise ConfigError(message)
 
 
 def load_command(name: str) -> ModuleType:
@@ -59,8 +49,8 @@ def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    summary = COMMANDS[name]
-    parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
+    parser = argparse.ArgumentParser(f"midspan {name}", description=description, allow_abbrev=False)
     _add_arguments(name, parser)
     return parser
 

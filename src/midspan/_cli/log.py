@@ -5,7 +5,6 @@ dash. A named conversation that is started over becomes `NAME#2`; the old one st
 """
 
 import os
-import re
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -34,7 +33,6 @@ from midspan.errors import ConfigError, JournalError, RunElsewhereError
 
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _SKIPPED = (TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress)
 """Events whose content is in later ones."""
 _DAY = 86_400
@@ -63,10 +61,8 @@ class RunLog:
         """Return the session of a name, or a new one."""
         if name is None:
             return f"-{os.urandom(6).hex()}"
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is not a valid name; use at most 64 letters, digits, dots, dashes or underscores"
-            )
+        if not name.isprintable() or not name.strip() or name.startswith("-") or "#" in name:
+            raise ConfigError(f"{name!r} is not a valid name; it must not be empty, begin with - or contain #")
         sessions = [info.session for info in self._run(self._journal.sessions())]
         numbers = [int(number or 1) for base, _, number in (key.partition("#") for key in sessions) if base == name]
         number = max(numbers, default=0 if is_new else 1) + is_new

@@ -58,36 +58,28 @@ def _dispatch(argv: list[str]) -> int:
 def _run(name: str, argv: list[str]) -> int:
     from midspan._cli.arguments import command_parser, load_command
     from midspan._cli.commands.keys import load_keys
-    from midspan._cli.text import configure_logging, exit_code, print_error, print_line
+    from midspan._cli.text import configure_logging, error_fields, exit_code, print_error, print_line, write_json
 
-    verbose = None
     try:
         options = command_parser(name).parse_intermixed_args(argv)
-        verbose = options.verbose
-        configure_logging(verbose, name)
+    except SystemExit as end:  # argparse has printed the help, or what is wrong
+        return end.code if isinstance(end.code, int) else 2
+    configure_logging(options.verbose, name)
+    try:
         if name != "doctor":  # it reports a file of keys that cannot be read, and goes on
             load_keys()
         code: int = load_command(name).run(options)
         return code
     except SystemExit as end:
-        if verbose is None:  # argparse has printed the help
-            return end.code if isinstance(end.code, int) else 2
         print_line(f"a tool ended the program with SystemExit({end.code!r})")
         return end.code if isinstance(end.code, int) and end.code else 1
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - users get a sentence, whatever the error is
-        print_error(error, verbose=bool(verbose))
-        if "--json" in argv and (name != "ask" or verbose is None):  # a run of `ask` prints more than the error
-            _print_json_error(name, error)
+        print_error(error, verbose=bool(options.verbose))
+        if getattr(options, "json", False) and name != "ask":  # which prints more than the error
+            write_json({"error": error_fields(error)})
         return exit_code(error)
-
-
-def _print_json_error(name: str, error: Exception) -> None:
-    from midspan._cli.commands.ask import Report, error_fields
-    from midspan._cli.text import write_json
-
-    write_json(Report().fields(error) if name == "ask" else {"error": error_fields(error)})
 
 
 def _open_standard_streams() -> None:

@@ -5,7 +5,6 @@ import logging
 import re
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TextIO
 
 from midspan.errors import (
@@ -43,12 +42,6 @@ def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
         # Long words are paths and URLs, which users copy.
         line = fill(line, terminal_columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return f"{line}\n"
-
-
-def short_path(path: Path) -> str:
-    """Return a path as users write it, with `~` for the home directory."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def terminal_columns() -> int:
@@ -97,7 +90,7 @@ def exit_code(error: BaseException) -> int:
             return 3
         case LimitReachedError():
             return 124  # as of the command `timeout`
-        case ConfigError() | CodecError():
+        case ConfigError() | CodecError() | FileNotFoundError():
             return 2  # as of argparse
     return 1
 
@@ -114,6 +107,11 @@ def describe_error(error: BaseException) -> str:
         case OSError(strerror=str(reason), filename=filename):
             return f"{filename}: {reason}" if filename else reason
     return f"unexpected error: {type(error).__name__}: {' '.join(str(error).split())}; use -v to see the traceback"
+
+
+def error_fields(error: BaseException) -> dict[str, str]:
+    name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+    return {"type": name, "message": describe_error(error)}
 
 
 def print_error(error: BaseException, *, verbose: bool) -> None:

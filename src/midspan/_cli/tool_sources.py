@@ -85,14 +85,9 @@ async def _open_url(url: str) -> None:
 def _is_accepted(path: Path) -> bool:
     """Return whether the servers of a project may be started. Raises ConfigError if nobody can be asked."""
     if not TERMINAL.is_interactive:
-        raise ConfigError(
-            f"{str(path)!r} would start MCP servers; look at it and accept it with `midspan mcp trust`, "
-            "or name the files to use with --mcp"
-        )
-    if not accept(path):
-        print_line(f"the servers of {path} are not used")
-        return False
-    return True
+        look = "look at it and accept it with `midspan mcp trust`, or name the files to use with --mcp"
+        raise ConfigError(f"{str(path)!r} would start MCP servers; {look}")
+    return accept(path)
 
 
 def accept(path: Path, *, ask: bool = True) -> bool:
@@ -104,6 +99,7 @@ def accept(path: Path, *, ask: bool = True) -> bool:
         variables = f" with {', '.join(entry.env)}" if entry.env else ""
         print_line(f"{name}: {entry.target}{variables}", prefix="  ")
     if ask and not TERMINAL.confirm("Start these servers now and in the future?"):
+        print_line(f"the servers of {path} are not used")
         return False
     _trust(path)
     return True

@@ -17,7 +17,7 @@ from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.output import Answer, Display, Progress, stdout_for_answers, write
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
-from midspan._cli.text import describe_error, json_document
+from midspan._cli.text import error_fields, json_document
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._storage.journal import RunSummary
 from midspan._types.events import RunEnd, RunEvent, RunStart
@@ -130,8 +130,3 @@ def _call_fields(call: ToolCall, run: ToolRun | None) -> dict[str, Any]:
         "is_error": None if run is None else run.is_error,
         "duration_seconds": None if run is None else round(run.duration_seconds, 6),
     }
-
-
-def error_fields(error: BaseException) -> dict[str, str]:
-    name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-    return {"type": name, "message": describe_error(error)}

@@ -10,7 +10,7 @@ from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import Settings, load_settings, settings_path
-from midspan._cli.text import count_noun, describe_error, short_path, wrap_line
+from midspan._cli.text import count_noun, describe_error, wrap_line
 from midspan._cli.tool_sources import load_tools
 from midspan._version import VERSION
 from midspan.errors import MidspanError
@@ -70,8 +70,7 @@ class _Doctor:
     def settings_file(self) -> Iterator[HealthCheck]:
         path = settings_path()
         self._settings = load_settings(Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None))
-        shown = short_path(path)
-        yield HealthCheck("ok", f"the settings in {shown} are valid" if path.exists() else f"no settings file {shown}")
+        yield HealthCheck("ok", f"the settings in {path} are valid" if path.exists() else f"no settings file {path}")
 
     def keys(self) -> Iterator[HealthCheck]:
         load_keys()  # which the checks of models need
@@ -80,7 +79,7 @@ class _Doctor:
     def log(self) -> Iterator[HealthCheck]:
         log = RunLog(self._runner.run)
         log.close()
-        yield HealthCheck("ok", f"runs are logged in {short_path(log.path)}")
+        yield HealthCheck("ok", f"runs are logged in {log.path}")
 
     def tools(self) -> Iterator[HealthCheck]:
         names = self._settings.tools

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from midspan._cli.settings import settings_path, write_private
-from midspan._cli.text import escape_line, print_line, short_path
+from midspan._cli.text import escape_line, print_line
 from midspan.errors import ConfigError
 from midspan.providers.registry import families, variables_beside
 
@@ -30,7 +30,7 @@ def run(options: Namespace) -> int:
             shown = f"…{escape_line(key[-4:])}" if len(key) >= _MIN_SHOWN_CHARS else "***"
             sys.stdout.write(f"{escape_line(name)}  {shown}\n")
         if not keys:
-            print_line(f"no keys are stored in {short_path(keys_path())}; midspan keys set gemini stores one")
+            print_line(f"no keys are stored in {keys_path()}; midspan keys set gemini stores one")
         return 0
     if not options.name:
         raise ConfigError(f"name a provider or a variable: midspan keys {options.action} gemini")
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
     elif len(kept) == len(keys):
         raise ConfigError(f"no key is stored for {variable}")
     write_private(keys_path(), msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
-    print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {short_path(keys_path())}")
+    print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {keys_path()}")
     return 0
 
 

@@ -19,7 +19,7 @@ from midspan._cli.arguments import (
 )
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import count_noun, escape_line, escape_lines, print_line, short_path, wrap_line, write_json
+from midspan._cli.text import count_noun, escape_line, escape_lines, print_line, wrap_line, write_json
 from midspan._cli.tool_sources import accept, config_paths, load_tools, make_servers, needs_trust
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError
@@ -162,7 +162,7 @@ def _trust(options: Namespace) -> int:
     if options.json:
         write_json({"trusted": list(map(str, paths)), "accepted": accepted})
     else:
-        sys.stdout.write("".join(f"trusted {short_path(path)}\n" for path in paths))
+        sys.stdout.write("".join(f"trusted {path}\n" for path in paths))
         sys.stdout.write("".join(f"accepted {name}.{tool}\n" for name in accepted for tool in accepted[name]))
     return int(any(server.held_back.keys() - set(accepted.get(server.name, ())) for server in servers))
 

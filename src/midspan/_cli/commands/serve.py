@@ -19,7 +19,7 @@ from midspan._cli.text import print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
 from midspan._schema.settings import settings_of
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.registry import family_name
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _journal(name: str | None) -> "Iterator[SqliteJournal | None]":
         path = Path(name).expanduser()
     with _locked(path):
         journal = SqliteJournal(path)
-        asyncio.run(_check(journal))
+        asyncio.run(journal.list(limit=1))  # a file that cannot be used is reported before the server starts
         yield journal
 
 
@@ -152,12 +152,3 @@ def _locked(journal: Path) -> Iterator[None]:
             remedy = "to run a second one, give it --journal FILE and --port N"
             raise ConfigError(f"another midspan serve uses the journal {str(journal)!r}; {remedy}") from error
         yield
-
-
-async def _check(journal: "SqliteJournal") -> None:
-    """Read the journal, so that a file that cannot be used is reported before the server starts."""
-    try:
-        await journal.list(limit=1)
-    except MidspanError as error:
-        await journal.aclose()
-        raise ConfigError(str(error)) from error
