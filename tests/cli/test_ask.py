@@ -409,7 +409,7 @@ def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(h
     process.send_signal(signal.SIGINT)
     out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
-    assert "midspan: cancelling; press Ctrl-C again to exit\n" in rest
+    assert "tool slow_backup was cancelled but did not end; it was abandoned" in rest
     assert f"midspan: {UNKNOWN_EFFECT}\n" in rest
     assert "Traceback" not in rest
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
@@ -422,7 +422,7 @@ def test_second_interrupt_saves_the_call_too(home: Path) -> None:
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    assert any("again to exit" in line for line in process.stderr)
+    assert any(line == "not me\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert process.wait(BOUND) == 130
     assert UNKNOWN_EFFECT in process.communicate(timeout=BOUND)[1]

@@ -3,7 +3,7 @@
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -59,22 +59,19 @@ def logged_session(
     is_named = options.continue_last or options.session is not None
     if is_named and not settings.log:
         raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
-    log = None
     try:
-        if settings.log:
-            log = RunLog(runner.run, max_days=settings.log_days)
+        log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
     except (MidspanError, OSError) as error:
         if is_named:
             raise
         print_line(f"this is not logged: {error}")
+        log = None
     if log is None:
         yield None, ""
         return
-    try:
+    with closing(log):
         is_new = getattr(options, "new", False)
         yield log, log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
-    finally:
-        log.close()
 
 
 class Conversation:

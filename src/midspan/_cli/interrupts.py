@@ -6,14 +6,12 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, NoReturn, Self, TypeVar
-
-from midspan._cli.text import print_line
 
 T = TypeVar("T")
 
 _SHOW_CURSOR = "\x1b[?25h"
-_SECONDS_BEFORE_NOTICE = 0.5
 _SECONDS_FOR_OTHER_TASKS = 1.0
 
 
@@ -34,22 +32,19 @@ class InterruptibleRunner:
         If the program exits at once, only `on_exit` is called.
         """
         signals: list[int] = []
-        tasks: list[asyncio.Task[T | SystemExit]] = []
+        main = _with_sigterm(coroutine, signals)
         try:
-            outcome = self._runner.run(_main(coroutine, tasks, signals))
+            return self._runner.run(main)
         except asyncio.CancelledError:
             if not signals:
                 raise
             raise KeyboardInterrupt(*signals) from None
         except KeyboardInterrupt:
-            if not all(task.done() for task in tasks):  # the second Ctrl-C
+            if getcoroutinestate(main) != CORO_CLOSED:  # the second Ctrl-C
                 with suppress(Exception):  # the user wants to exit
                     on_exit()
                 leave(128 + signal.SIGINT)
             raise
-        if isinstance(outcome, SystemExit):
-            raise outcome
-        return outcome
 
     def __enter__(self) -> Self:
         return self
@@ -67,43 +62,24 @@ class InterruptibleRunner:
             self._runner.close()
 
 
-async def _main(
-    coroutine: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T | SystemExit]], signals: list[int]
-) -> T | SystemExit:
-    """Run the coroutine in a task of its own, so that the user is told if it does not end soon after Ctrl-C."""
-    loop, current = asyncio.get_running_loop(), asyncio.current_task()
-    assert current is not None, "a coroutine runs in a task"
+async def _with_sigterm(coroutine: Coroutine[Any, Any, T], signals: list[int]) -> T:
+    """Await the coroutine; SIGTERM cancels it and is noted."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
 
     def terminate() -> None:
         if not signals:  # `timeout` sends it twice: to the process, and to the process group
             signals.append(signal.SIGTERM)
-            current.cancel()
+            task.cancel()
 
     with suppress(NotImplementedError):  # Windows
         # With this, SIGINT wakes the event loop too, even if it arrives just before the loop starts to wait.
         loop.add_signal_handler(signal.SIGTERM, terminate)
-    task = asyncio.create_task(_with_exit(coroutine))
-    tasks.append(task)
     try:
-        await asyncio.wait({task})
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=_SECONDS_BEFORE_NOTICE)
-        if not task.done():
-            print_line("cancelling; press Ctrl-C again to exit")
-            await asyncio.wait({task})
+        return await coroutine
     finally:
         with suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGTERM)
-    return task.result()
-
-
-async def _with_exit(coroutine: Coroutine[Any, Any, T]) -> T | SystemExit:
-    """Return the result or the SystemExit, which stops the event loop at once if it leaves a task."""
-    try:
-        return await coroutine
-    except SystemExit as error:
-        return error
 
 
 def leave(code: int) -> NoReturn:

@@ -127,6 +127,13 @@ def print_line(text: str, prefix: str = "midspan: ") -> None:
     sys.stderr.flush()
 
 
+def announce(url: str, notice: str) -> None:
+    """Print the address of a server on stdout, for programs, and a notice on stderr."""
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    print_line(f"{notice}; Ctrl-C ends it")
+
+
 def _print_traceback(error: BaseException) -> None:
     import traceback  # loaded for -v only
 

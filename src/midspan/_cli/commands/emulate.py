@@ -1,13 +1,12 @@
 """`midspan emulate`: a local Gemini server that runs until Ctrl-C."""
 
 import asyncio
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from midspan._cli.arguments import add_host_argument, add_path, comma_list, port_number
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.text import print_line
+from midspan._cli.text import announce, print_line
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -60,8 +59,6 @@ def _server(options: Namespace) -> Any:
 
 async def _serve(server: Any) -> None:
     async with server:
-        sys.stdout.write(f"{server.url}\n")
-        sys.stdout.flush()
         hint = f"set GOOGLE_GEMINI_BASE_URL={server.url} for its clients"
-        print_line(f"the local Gemini is ready; {hint}; Ctrl-C ends it")
+        announce(server.url, f"the local Gemini is ready; {hint}")
         await asyncio.Event().wait()

@@ -19,7 +19,7 @@ from midspan._cli.arguments import (
 )
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import count_noun, escape_line, escape_lines, print_line, wrap_line, write_json
+from midspan._cli.text import announce, count_noun, escape_line, escape_lines, print_line, wrap_line, write_json
 from midspan._cli.tool_sources import accept, config_paths, load_tools, make_servers, needs_trust
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError
@@ -239,16 +239,13 @@ def _serve(options: Namespace) -> int:
 async def _serve_source(server: Any, options: Namespace) -> None:
     from midspan.tools import serve_mcp
 
+    def on_start(url: str) -> None:
+        announce(url, "the MCP server is ready")
+
     try:
-        await serve_mcp(server, port=options.http, host=options.host, hosts=options.allowed_host, on_start=_announce)
+        await serve_mcp(server, port=options.http, host=options.host, hosts=options.allowed_host, on_start=on_start)
     finally:
         await server.source.aclose()
-
-
-def _announce(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
-    print_line("the MCP server is ready; Ctrl-C ends it")
 
 
 ACTIONS: dict[str, tuple[str, Callable[[Namespace], int]]] = {

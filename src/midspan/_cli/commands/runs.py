@@ -3,6 +3,7 @@
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import Any
 
 from midspan._cli.arguments import add_json_argument, positive_integer
@@ -32,12 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    with InterruptibleRunner() as runner:
-        log = RunLog(runner.run)
-        try:
-            _ACTIONS[options.action](log, options)
-        finally:
-            log.close()
+    with InterruptibleRunner() as runner, closing(RunLog(runner.run)) as log:
+        _ACTIONS[options.action](log, options)
     return 0
 
 
@@ -93,7 +90,7 @@ def _show(log: RunLog, options: Namespace) -> None:
             report = Report()
             for event in events:
                 report.show(event)
-            write_json({**_fields(info, _question(events)), **report.fields()})
+            write_json({**report.fields(), **_fields(info, _question(events))})
         else:
             _print_run(info, events)
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import msgspec
 from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
 from midspan._cli.settings import SettingsFile, load_settings, private_directory, read_toml, state_directory
-from midspan._cli.text import print_line
+from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
 from midspan._schema.settings import settings_of
@@ -84,15 +83,9 @@ def run(options: Namespace) -> int:
             close_agent=True,
             **msgspec.structs.asdict(config),
         )
-        serve(app, config, _announce)
+        serve(app, config, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
     print_line("the server has ended")
     return 0
-
-
-def _announce(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
-    print_line(f"the server is ready; {url}/docs describes its API; Ctrl-C ends it")
 
 
 def _agent_settings(values: dict[str, Any], path: Path) -> SettingsFile:

@@ -20,8 +20,6 @@ from midspan.tools import ToolListing, ToolSpec, source_of
 
 _MAX_TOOLS = 20
 """Providers advise not to offer more at once: a model chooses worse among many."""
-_MAX_TOKENS = 1_000
-"""Of one declaration, which is part of every request."""
 _MIN_WORDS = 3
 _MAX_SIMILARITY = 0.6
 _VAGUE_NAMES = (
@@ -121,9 +119,6 @@ def _problems_of(spec: ToolSpec) -> Iterator[Finding]:
     for name, schema in (spec.parameters or {}).get("properties", {}).items():
         if not (isinstance(schema, dict) and schema.get("description")):
             yield Finding("no-parameter-description", spec.name, f"the parameter {name} has no description")
-    if (tokens := token_estimate(spec)) > _MAX_TOKENS:
-        message = f"takes about {tokens:,} tokens in every request; shorten its declaration"
-        yield Finding("expensive", spec.name, message)
 
 
 def _similar_descriptions(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
