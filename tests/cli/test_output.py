@@ -3,8 +3,7 @@
 import pytest
 
 from midspan._cli import output
-from midspan._cli.output import Progress
-from midspan._cli.spinner import Spinner
+from midspan._cli.output import Progress, Spinner
 from midspan._types.events import RequestRetry, SourceUnavailable, ToolProgress, ToolStart, TurnRetry, TurnStart
 from midspan._types.parts import ToolCall
 

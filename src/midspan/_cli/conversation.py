@@ -4,12 +4,12 @@ import asyncio
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.log import NO_ENTRY, RunLog
+from midspan._cli.log import LogEntry, RunLog
 from midspan._cli.output import Display
 from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings
@@ -20,9 +20,6 @@ from midspan._types.specs import Limits
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
 from midspan.tools import Filtered, source_of
-
-if TYPE_CHECKING:
-    from midspan._loop.telemetry import Telemetry
 
 _SECONDS_TO_LOG = 1.0
 """How long a program that exits at once may take to note in the log that its run was cancelled."""
@@ -41,7 +38,7 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
     return replace(settings, model=name, read_only=not allow_all_tools)
 
 
-def build_agent(settings: Settings, tools: list[Any], telemetry: "Telemetry | None" = None) -> Agent:
+def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> Agent:
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
     if settings.read_only and tools:
         tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
@@ -88,7 +85,7 @@ class Conversation:
         """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
-        entry = NO_ENTRY if self.log is None else self.log.entry(self.session, len(self.history))
+        entry = LogEntry(self.log, self.session, len(self.history))
 
         async def watch() -> None:
             async with stream:

@@ -40,12 +40,12 @@ _REMEDY = "; for the log of runs, set XDG_STATE_HOME to a directory that you can
 
 
 class RunLog:
-    """The log of this user. `run` runs a coroutine; all methods but `entry` use it."""
+    """The log of this user. `run` runs a coroutine."""
 
     def __init__(self, run: RunCoroutine, *, max_days: int | None = None) -> None:
         self._run = run
         self.path = private_directory(state_directory(), _REMEDY) / "runs.db"
-        self._journal = SqliteJournal(self.path, synchronous="normal")
+        self.journal = SqliteJournal(self.path, synchronous="normal")
         try:
             self.runs(limit=1)
             if max_days is not None:
@@ -55,7 +55,7 @@ class RunLog:
             raise
 
     def close(self) -> None:
-        self._run(self._journal.aclose())
+        self._run(self.journal.aclose())
 
     def session(self, name: str | None, *, is_new: bool = False) -> str:
         """Return the session of a name, or a new one."""
@@ -63,14 +63,14 @@ class RunLog:
             return f"-{os.urandom(6).hex()}"
         if not name.isprintable() or not name.strip() or name.startswith("-") or "#" in name:
             raise ConfigError(f"{name!r} is not a valid name; it must not be empty, begin with - or contain #")
-        sessions = [info.session for info in self._run(self._journal.sessions())]
+        sessions = [info.session for info in self._run(self.journal.sessions())]
         numbers = [int(number or 1) for base, _, number in (key.partition("#") for key in sessions) if base == name]
         number = max(numbers, default=0 if is_new else 1) + is_new
         return name if number <= 1 else f"{name}#{number}"
 
     def last_session(self) -> str:
         """Return the session of the last run."""
-        sessions = self._run(self._journal.sessions(limit=1))
+        sessions = self._run(self.journal.sessions(limit=1))
         if not sessions:
             raise ConfigError("there is no conversation to continue: the log is empty")
         return str(sessions[0].session)
@@ -78,14 +78,14 @@ class RunLog:
     def history(self, session: str) -> History:
         """Return the messages of a conversation. A question that led to nothing is left out."""
         messages: list[Any] = []
-        for info in reversed(self._run(self._journal.list(session=session))):
+        for info in reversed(self._run(self.journal.list(session=session))):
             added = RunState.of_events(self.events(info.run)).settled(CALL_CANCELLED).history
             messages += added if len(added) > 1 else ()
         return History(messages)
 
     def runs(self, limit: int | None = None) -> list[RunInfo]:
         """Return the runs, newest first."""
-        return list(self._run(self._journal.list(limit=limit)))
+        return list(self._run(self.journal.list(limit=limit)))
 
     def find(self, id: str) -> RunInfo:
         """Return the run whose id starts so; `run_` can be left out."""
@@ -95,14 +95,10 @@ class RunLog:
         return runs[0]
 
     def events(self, run: str, limit: int | None = None) -> list[RunEvent]:
-        return [from_json(data, "event") for _, data in self._run(self._journal.read(run, limit=limit))]
+        return [from_json(data, "event") for _, data in self._run(self.journal.read(run, limit=limit))]
 
     def delete(self, run: str) -> None:
-        self._run(self._journal.delete(run))
-
-    def entry(self, session: str, earlier_messages: int) -> "LogEntry":
-        """Return the writer of a new run."""
-        return LogEntry(self._journal, session, earlier_messages)
+        self._run(self.journal.delete(run))
 
     def _sweep(self, max_days: int) -> None:
         """Delete conversations that have not been continued for so many days; look for them once a day."""
@@ -110,17 +106,17 @@ class RunLog:
         if marker.exists() and time.time() - marker.stat().st_mtime < _DAY:
             return
         marker.touch(mode=0o600)
-        for info in self._run(self._journal.sessions()):
+        for info in self._run(self.journal.sessions()):
             if info.updated_at < time.time() - max_days * _DAY:
-                for run in self._run(self._journal.list(session=info.session)):
+                for run in self._run(self.journal.list(session=info.session)):
                     self.delete(run.run)
 
 
 class LogEntry:
-    """Writes the events of one run to the log as they come. If that fails, the run goes on without the log."""
+    """Writes the events of one run to the log, if there is one. If that fails, the run goes on without the log."""
 
-    def __init__(self, journal: SqliteJournal | None, session: str = "", earlier_messages: int = 0) -> None:
-        self._journal = journal
+    def __init__(self, log: RunLog | None, session: str, earlier_messages: int) -> None:
+        self._journal = None if log is None else log.journal
         self._session = session
         self._earlier_messages = earlier_messages
         self._run_id = ""
@@ -152,7 +148,3 @@ class LogEntry:
             info = ErrorInfo(CANCELLED, CANCELLED) if is_cancelled else ErrorInfo(type(error).__name__, str(error))
             usage, turns = self._summary.usage, self._summary.turns
             await self.add(RunEnd(self._run_id, "", usage, turns, getattr(error, "limit", None), info))
-
-
-NO_ENTRY = LogEntry(None)
-"""Writes nothing."""

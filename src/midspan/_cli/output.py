@@ -23,7 +23,7 @@ from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED
 
 if TYPE_CHECKING:
-    from midspan._cli.spinner import Spinner
+    from rich.status import Status
 
 _LONG_WAIT_SECONDS = 2.0
 """Users wonder what happens during a wait that is not shorter."""
@@ -178,7 +178,39 @@ def _spinner() -> "Spinner | None":
     if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
         return None
     try:
-        from midspan._cli.spinner import Spinner  # needs rich
+        return Spinner()
     except ImportError:
         return None
-    return Spinner()
+
+
+class Spinner:
+    """Lines in color, and a spinner below them while something is waited for. Needs rich, from the extra `cli`."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # loaded for terminals only, as are the next
+
+        self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+        self._status: Status | None = None
+
+    def print(self, text: str, style: str, *, wrap: bool) -> None:
+        """Print on one line of the terminal, or on as many as the text needs."""
+        self._console.print(text, style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+
+    def spin(self, text: str) -> None:
+        """Show the spinner with a text."""
+        from rich.text import Text
+
+        line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
+        # The spinner takes two columns. Rich can erase the line only if the terminal does not wrap it.
+        line.truncate(max(1, self._console.width - 3), overflow="ellipsis")
+        if self._status is None:
+            self._status = self._console.status(line)
+            self._status.start()
+        else:
+            self._status.update(line)
+
+    def stop(self) -> None:
+        """Remove the spinner, so that others can write to the terminal."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

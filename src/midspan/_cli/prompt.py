@@ -33,11 +33,14 @@ def read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
 def _attachment(name: str) -> Any:
     if name == "-":
         data = _read_stdin()
-        return _part(data, _media_type(data), "stdin")
+        return _part(data, "", "stdin")
     return _download(name) if _URL.match(name) else Path(name).expanduser()
 
 
-def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
+def _part(data: bytes, declared_type: str, name: str) -> Text | Blob:
+    from midspan.tools.execution import media_type_of
+
+    media_type = declared_type or media_type_of(data[:16])
     if media_type is None or media_type.startswith("text/") or media_type.endswith(("json", "xml", "javascript")):
         try:
             return Text(data.decode("utf-8-sig"))
@@ -45,12 +48,6 @@ def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
             if media_type is None:
                 raise ConfigError(f"{name} is neither UTF-8 text nor an image, PDF or audio file") from error
     return Blob.of(data, media_type or "", name=name)
-
-
-def _media_type(data: bytes) -> str | None:
-    from midspan.tools.execution import media_type_of
-
-    return media_type_of(data[:16])
 
 
 def _read_text() -> str:
@@ -93,7 +90,7 @@ def _download(url: str) -> Text | Blob:
         raise ConfigError(f"{url} redirects more than {_MAX_REDIRECTS} times")
 
     data, content_type = asyncio.run(fetch())
-    return _part(data, content_type.partition(";")[0].strip().lower() or _media_type(data), url.rsplit("/", 1)[-1])
+    return _part(data, content_type.partition(";")[0].strip().lower(), url.rsplit("/", 1)[-1])
 
 
 def read_schema(text: str) -> dict[str, Any]:

@@ -108,8 +108,8 @@ class Chat:
             case "save":
                 self._save(argument)
             case "help":
-                for command, description in {"": _KEYS, **_SLASH_COMMANDS}.items():
-                    print_line(f"{command} {description}", prefix="")
+                for line in (_KEYS, *(f"{command} {text}" for command, text in _SLASH_COMMANDS.items())):
+                    print_line(line, prefix="")
             case "quit":
                 raise EOFError
             case _:
