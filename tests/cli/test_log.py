@@ -192,7 +192,7 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
         (["-o", "temperature"], "-o takes KEY=VALUE"),
         (["-o", "warmth=1"], "unknown setting 'warmth'"),
         (["--schema", "name, age years"], "'age years' is not a field"),
-        (["--schema", "nowhere.json"], "cannot read the schema"),
+        (["--schema", "nowhere.json"], "nowhere.json: No such file"),
         (["--schema", "{"], "is not valid JSON"),
         (["-f", "http://127.0.0.1:9/x"], "127.0.0.1:9"),
     ],

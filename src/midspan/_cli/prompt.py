@@ -32,8 +32,7 @@ def read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
 
 def _attachment(name: str) -> Any:
     if name == "-":
-        data = _read_stdin()
-        return _part(data, "", "stdin")
+        return _part(_read_stdin(), "", "stdin")
     return _download(name) if _URL.match(name) else Path(name).expanduser()
 
 
@@ -99,8 +98,6 @@ def read_schema(text: str) -> dict[str, Any]:
     if is_json or text.endswith(".json"):
         try:
             schema = json.loads(text if is_json else Path(text).expanduser().read_bytes())
-        except OSError as error:
-            raise ConfigError(f"cannot read the schema {text!r}: {error.strerror}") from error
         except ValueError as error:
             raise ConfigError(f"the schema {text!r} is not valid JSON: {error}") from error
         if not isinstance(schema, dict):

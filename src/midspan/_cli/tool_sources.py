@@ -5,12 +5,11 @@ Naming a file, or writing one's own configuration, is consent to that. A `.mcp.j
 somebody else, so it is shown and asked about first.
 """
 
+import os
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import cache_directory, mcp_config_path, state_directory, write_private
@@ -56,7 +55,7 @@ def project_config() -> Path:
 
 def needs_trust(options: Namespace, path: Path) -> bool:
     """Return whether the file comes with the project, and the user has not accepted it as it is now."""
-    return not options.mcp and path == project_config() and not _is_trusted(path)
+    return not options.mcp and path == project_config() and not _trust_marker(path).exists()
 
 
 def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
@@ -101,31 +100,13 @@ def accept(path: Path, *, ask: bool = True) -> bool:
     if ask and not TERMINAL.confirm("Start these servers now and in the future?"):
         print_line(f"the servers of {path} are not used")
         return False
-    _trust(path)
+    write_private(_trust_marker(path), b"")
     return True
 
 
-def _is_trusted(path: Path) -> bool:
-    return _trusted().get(str(path.resolve())) == _digest(path)
-
-
-def _trust(path: Path) -> None:
-    """Remember that the user accepts the file as it is now."""
-    write_private(_trusted_path(), msgspec.json.encode(_trusted() | {str(path.resolve()): _digest(path)}))
-
-
-def _trusted() -> dict[str, str]:
-    try:
-        return msgspec.json.decode(_trusted_path().read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def _trusted_path() -> Path:
-    return state_directory() / "trusted-mcp.json"
-
-
-def _digest(path: Path) -> str:
+def _trust_marker(path: Path) -> Path:
+    """Return the file that exists if the user has accepted a configuration with this path and content."""
     from hashlib import sha256  # loaded for the configuration of a project
 
-    return sha256(path.read_bytes()).hexdigest()
+    digest = sha256(b"%b\0%b" % (os.fsencode(path.resolve()), path.read_bytes())).hexdigest()
+    return state_directory() / "trusted-mcp" / digest

@@ -1,6 +1,7 @@
 """`midspan ask`: one question, one answer."""
 
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import Any, TextIO
 
 import msgspec
@@ -73,11 +74,8 @@ def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
             from midspan.testing import record
 
             agent = record(agent, options.record)
-        conversation = Conversation(agent, runner, log, session)
-        try:
+        with closing(Conversation(agent, runner, log, session)) as conversation:
             conversation.ask(prompt, displays, **schema)
-        finally:
-            conversation.close()
 
 
 class Report(Display):

@@ -204,6 +204,5 @@ def _line_editor() -> Callable[[], str]:
         completer=WordCompleter(list(_SLASH_COMMANDS), sentence=True),
         complete_while_typing=False,
         prompt_continuation=lambda *_: "… ",
-        enable_open_in_editor=True,
     )
     return lambda: session.prompt("> ")

@@ -36,7 +36,7 @@ def run(_options: Namespace) -> int:
     with InterruptibleRunner() as runner:
         doctor = _Doctor(runner)
         for checks in (
-            doctor.installation, doctor.settings_file, doctor.keys, doctor.log, doctor.tools, doctor.model,
+            doctor.installation, doctor.settings_file, doctor.log, doctor.tools, doctor.model,
             doctor.connections, doctor.weather,
         ):  # fmt: skip
             for check in _without_errors(checks):
@@ -72,10 +72,6 @@ class _Doctor:
         self._settings = load_settings(Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None))
         yield HealthCheck("ok", f"the settings in {path} are valid" if path.exists() else f"no settings file {path}")
 
-    def keys(self) -> Iterator[HealthCheck]:
-        load_keys()  # which the checks of models need
-        yield from ()
-
     def log(self) -> Iterator[HealthCheck]:
         log = RunLog(self._runner.run)
         log.close()
@@ -88,6 +84,7 @@ class _Doctor:
         yield HealthCheck("ok", f"{count_noun(count, 'tool')} ({origin})")
 
     def model(self) -> Iterator[HealthCheck]:
+        load_keys()
         if self._settings.model is not None:
             check_credentials(self._settings.model)
         elif default_family() is None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from midspan._cli.arguments import add_path
 from midspan._cli.text import print_line
-from midspan.errors import ConfigError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,9 +22,6 @@ def run(options: Namespace) -> int:
     if options.output is None:
         sys.stdout.write(source)
         return 0
-    try:
-        Path(options.output).write_text(source, "utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {options.output!r}: {error.strerror}") from error
+    Path(options.output).write_text(source, "utf-8")
     print_line(f"wrote the test to {options.output}")
     return 0
