@@ -49,8 +49,6 @@ class SecretHeaders(dict[str, str]):
     def __repr__(self) -> str:
         return f"<headers {', '.join(self)}; values hidden>"
 
-    __str__ = __repr__
-
 
 class ApiKey:
     """A key that is sent in a header, after an optional prefix such as `Bearer `."""
@@ -69,9 +67,6 @@ class ApiKey:
 
     def __repr__(self) -> str:
         return "<API key, hidden>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("an API key cannot be pickled")
 
 
 class EnvironmentKey:
@@ -121,22 +116,15 @@ class BearerToken:
         self._more = dict(more or {})
 
     async def headers(self) -> Mapping[str, str]:
-        token = _hidden(self._give() if self._is_async else await asyncio.to_thread(self._give))
-        if inspect.isawaitable(token):
-            token = _hidden(await token)
-        if not isinstance(token, str) or not token.strip():
-            what = "an empty string" if isinstance(token, str) else type(token).__name__
-            raise CredentialsError(f"the function token=… returned {what}; it must return the token as a string")
-        if not token.isascii() or not token.isprintable():
-            raise CredentialsError("the function token=… returned a token with invalid characters")
+        token: Any = self._give() if self._is_async else await asyncio.to_thread(self._give)
+        token = await token if inspect.isawaitable(token) else token
+        token = Hidden(token) if isinstance(token, str) else token
+        if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
+            raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
         return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._more)
 
     def __repr__(self) -> str:
         return "<token, hidden>"
-
-
-def _hidden(value: Any) -> Any:
-    return Hidden(value) if isinstance(value, str) else value
 
 
 class Masker:
