@@ -8,7 +8,6 @@ no call.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -120,8 +119,8 @@ def _join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-_WORD = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_]+")
+_LITERALS = frozenset(["true", "false", "null"])
 _QUOTES = r"[\"'“”`*\\]{0,6}"
 
 
@@ -134,20 +133,38 @@ class EchoFilter:
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = tuple(messages)
-        self._calling: dict[str, list[_Quoted]] = {}
-        """The texts that call a tool, by its name."""
+        self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
+        """The texts that call a tool, by its name, each with its tokens."""
 
     def is_echo(self, call: WrittenCall, nonce: str) -> bool:
         """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
         if call.name not in self._calling:
             pattern = _calls_of(call.name)
-            texts = [quoted for quoted in self._texts if call.name in quoted.text and pattern.search(quoted.text)]
-            self._calling[call.name] = texts
-        return any(text.contains(call.arguments) for text in self._calling[call.name] if nonce in text.text)
+            self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
+        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
+        texts = [(text, tokens) for text, tokens in self._calling[call.name] if nonce in text]
+        return any(all(_has_token(text, tokens, token) for token in wanted) for text, tokens in texts)
 
     @cached_property
-    def _texts(self) -> "list[_Quoted]":
-        return [_Quoted(text) for message in self._messages if message.role == "user" for text in _texts_of(message)]
+    def _texts(self) -> list[str]:
+        """The texts, raw and with their escape sequences decoded."""
+        texts = [text for message in self._messages if message.role == "user" for text in _texts_of(message)]
+        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+
+
+def _tokens(text: str) -> frozenset[str | float]:
+    """Return the words and the numbers of a text, without signs."""
+    tokens = _TOKEN.findall(text.casefold())
+    return frozenset(float(token) if token[0].isdecimal() else token for token in tokens)
+
+
+def _has_token(text: str, tokens: frozenset[str | float], token: str | float) -> bool:
+    """Whether a text has a token; in some languages there are no spaces between words."""
+    return token in tokens or (isinstance(token, str) and not token.isascii() and token in text.casefold())
 
 
 def _calls_of(name: str) -> re.Pattern[str]:
@@ -174,31 +191,3 @@ def _texts_of(message: Message) -> Iterator[str]:
 def _file_text(blob: Blob) -> str:
     is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
     return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")
-
-
-class _Quoted:
-    """A text that others wrote. Escape sequences match raw and decoded."""
-
-    def __init__(self, text: str) -> None:
-        decoded = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
-        self.text = f"{text}\n{decoded}" if decoded != text else text
-        self._folded = self.text.casefold()
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self._folded))
-
-    @cached_property
-    def _numbers(self) -> frozenset[float]:
-        return frozenset(float(number) for number in _NUMBER.findall(self.text))
-
-    def contains(self, value: Any) -> bool:
-        """Whether all words and numbers of this value are in the text."""
-        if isinstance(value, dict):
-            return all(self.contains(key) and self.contains(item) for key, item in value.items())
-        if isinstance(value, list):
-            return all(map(self.contains, value))
-        if isinstance(value, str):
-            words = _WORD.findall(value.casefold())
-            return all(word in self._words or (not word.isascii() and word in self._folded) for word in words)
-        return isinstance(value, bool) or value is None or abs(value) in self._numbers
