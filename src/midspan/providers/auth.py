@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from midspan.errors import ConfigError, CredentialsError, ProviderError
+from midspan.errors import CredentialsError, ProviderError
 
 _log = logging.getLogger("midspan.providers")
 
@@ -57,7 +57,7 @@ class ApiKey:
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
-        key = checked_key(Hidden(key) if isinstance(key, str) else key)
+        key = _checked_key(Hidden(key))
         self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
         self._masker = Masker()
         self._masker.add(self._headers)  # known from now on, and not only when it is first sent
@@ -190,10 +190,8 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 """Parts of the names of headers whose values are secret."""
 
 
-def checked_key(key: Any) -> Hidden:
+def _checked_key(key: Hidden) -> Hidden:
     """Return the key without surrounding white space, or raise an error that does not show it."""
-    if not isinstance(key, str):
-        raise ConfigError(f"the API key must be a string, got {type(key).__name__}")
     stripped = Hidden(key.strip())
     if not stripped:
         raise CredentialsError("the API key is empty")

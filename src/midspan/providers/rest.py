@@ -290,15 +290,10 @@ def error_for_status(
     return error
 
 
-_URL_WITHOUT_QUERY = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
-_MAX_URL_CHARS = 400
-
-
 def describe_redirect(location: str) -> str:
     """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
-    url = _URL_WITHOUT_QUERY.match(location)
-    target = re.sub(r"//[^/]*@", "//", url.group() if url else "")
-    return f"moved to {truncate(target, _MAX_URL_CHARS)!r}; redirects are not followed, pass the right base_url=…"
+    target = re.sub(r"//[^/]*@", "//", re.split(r"[?#]", location)[0])
+    return f"moved to {truncate(target, 400)!r}; redirects are not followed, pass the right base_url=…"
 
 
 def retry_delay(response: Response) -> float | None:

@@ -48,7 +48,7 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""
         parts, response = await self._next_turn(request)
-        for event in parts_as_events(parts, StreamAccumulator()):
+        for event in parts_as_events(parts):
             yield event
         yield response
 

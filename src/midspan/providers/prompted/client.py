@@ -13,7 +13,8 @@ from hashlib import sha256
 from os import urandom
 from typing import Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -30,10 +31,10 @@ from midspan._types.exchange import (
     ThoughtPartDelta,
 )
 from midspan._types.messages import History, Message
-from midspan._types.parts import Part, Text, Thought, ToolCall
+from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
 from midspan.providers.prompted.forms import MARKER_WORD
-from midspan.providers.prompted.history import EchoFilter, TurnData, next_call_number, render, turn_data
+from midspan.providers.prompted.history import ORIGIN, EchoFilter, TurnData, next_call_number, render, turn_data
 from midspan.providers.prompted.prompt import choice_rule, system_prompt
 from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
@@ -242,8 +243,8 @@ class _Turn:
         """Return the response with the calls that the model wrote."""
         _log.debug("[%s] Response: %s", self._service, response.message.text)
         _log.debug("[%s] Tool Calls: %s", self._service, _as_dicts(self._calls))
-        data = TurnData(response.message, self._nonce).provider_data()
-        message = Message("model", self._accumulator.parts(), data)
+        data = msgspec.json.encode(TurnData(response.message, self._nonce))
+        message = Message("model", self._accumulator.parts(), ProviderData(ORIGIN, Raw(data)))
         is_changeable = response.finish_reason in (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
         if not self._errors or self._calls or not is_changeable:
             return replace(response, message=message)

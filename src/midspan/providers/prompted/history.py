@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan.providers.encoding import json_text
 from midspan.providers.prompted.calls import NAME_KEYS
 from midspan.providers.prompted.forms import escape_marks
@@ -29,9 +29,6 @@ class TurnData(Struct, frozen=True):
 
     message: Message
     nonce: str
-
-    def provider_data(self) -> ProviderData:
-        return ProviderData(ORIGIN, Raw(msgspec.json.encode(self)))
 
 
 def turn_data(message: Message) -> TurnData | None:
