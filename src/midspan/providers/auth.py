@@ -68,6 +68,9 @@ class ApiKey:
     def __repr__(self) -> str:
         return "<API key, hidden>"
 
+    def __reduce__(self) -> Any:
+        raise TypeError("an API key cannot be pickled")
+
 
 class EnvironmentKey:
     """The key in the environment, which is looked for when the first request is sent.
