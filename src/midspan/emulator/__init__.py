@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from midspan.emulator.gemini.faults import Fault as Fault
     from midspan.emulator.gemini.faults import FaultKind as FaultKind
     from midspan.emulator.gemini.faults import FaultPlan as FaultPlan
-    from midspan.emulator.gemini.faults import fault as fault
     from midspan.emulator.gemini.faults import shrink as shrink
     from midspan.emulator.gemini.local import LocalGemini as LocalGemini
-    from midspan.emulator.gemini.local import Report as Report
     from midspan.emulator.gemini.local import ScaledClock as ScaledClock
     from midspan.emulator.gemini.script import Rule as Rule
     from midspan.emulator.gemini.script import Script as Script
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "midspan.emulator.gemini.conversation": "Answer Conversation answer call",
-    "midspan.emulator.gemini.faults": "Fault FaultKind FaultPlan fault shrink",
-    "midspan.emulator.gemini.local": "LocalGemini Report ScaledClock",
+    "midspan.emulator.gemini.faults": "Fault FaultKind FaultPlan shrink",
+    "midspan.emulator.gemini.local": "LocalGemini ScaledClock",
     "midspan.emulator.gemini.script": "Rule Script When",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -1,6 +1,6 @@
 """Frames an answer: as the JSON documents of a response, with ids, signatures and token counts, and as bytes."""
 
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,37 +17,26 @@ _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "too
 encode = msgspec.json.Encoder().encode
 
 
-class Numbering:
-    """Creates ids and signatures that differ within a server and repeat with the next one."""
+def documents_of(
+    answer: Answer, conversation: Conversation, route: Route, next_number: Callable[[], int]
+) -> list[Document]:
+    """Return the response as one document, or as one per chunk if it is streamed.
 
-    def __init__(self) -> None:
-        self._next = count(1).__next__
-
-    def response_id(self) -> str:
-        return f"midspan{self._next():015d}"
-
-    def call_id(self) -> str:
-        return f"{self._next() * 2_654_435_761 % 2**32:08x}"
-
-    def signature(self, name: str, args: dict[str, Any] | None = None) -> str:
-        return sign(name, self._next(), args)
-
-
-def documents_of(answer: Answer, conversation: Conversation, route: Route, numbering: Numbering) -> list[Document]:
-    """Return the response as one document, or as one per chunk if it is streamed."""
+    The numbers make ids and signatures differ.
+    """
     if answer.documents:
         return list(answer.documents)
-    rest = {"modelVersion": conversation.model, "responseId": numbering.response_id()}
+    rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
     if answer.blocked is not None:
         usage = _usage(answer, conversation, 0)
         return [{"promptFeedback": {"blockReason": answer.blocked}, "usageMetadata": usage, **rest}]
     last = _last_fields(answer)
     if route.is_streaming:
-        *chunks, final = _chunks(_parts(answer, conversation, numbering), answer.chunks)
+        *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)
         groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
     else:
         amount = conversation.generation_config.candidate_count or 1
-        groups = [[_candidate(_parts(answer, conversation, numbering), at) | last for at in range(amount)]]
+        groups = [[_candidate(_parts(answer, conversation, next_number), at) | last for at in range(amount)]]
     documents = []
     tokens = 0
     for candidates in groups:
@@ -56,7 +45,7 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
     return documents
 
 
-def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> list[Document]:
+def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[], int]) -> list[Document]:
     """Return the parts with the ids and signatures that the model sends."""
     rules = conversation.rules
     thinks = bool(conversation.functions) and conversation.thinking_config.thinking_budget != 0
@@ -67,13 +56,13 @@ def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> 
         framed = dict(part)
         if call is not None:
             if rules.sends_ids and not call.get("id"):
-                framed["functionCall"] = {"id": numbering.call_id(), **call}
+                framed["functionCall"] = {"id": f"{next_number() * 2_654_435_761 % 2**32:08x}", **call}
             if signs and "thoughtSignature" not in part:
-                framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
+                framed["thoughtSignature"] = sign(str(call.get("name", "")), next_number(), call.get("args"))
             signs = False  # only the first of parallel calls is signed
         parts.append(framed)
     if signs and rules.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
-        parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
+        parts[-1] = {"thoughtSignature": sign("", next_number()), **parts[-1]}
     return parts
 
 

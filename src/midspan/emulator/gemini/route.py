@@ -89,4 +89,4 @@ def check_credentials(request: Request, route: Route, api_key: str | None) -> No
 
 def _credential_error(code: int, reason: str, message: str) -> ApiError:
     info = {"@type": f"{DETAIL_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com"}
-    return ApiError(code, message, details=[info])
+    return ApiError(code, message, [info])
