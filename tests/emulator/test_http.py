@@ -208,11 +208,6 @@ def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(
         pass
 
 
-def test_a_single_model_may_be_given_as_a_string() -> None:
-    with LocalGemini(models="models/own") as server:
-        assert send(server.url, "GET", "/v1beta/models").json["models"][0]["name"] == "models/own"
-
-
 def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
 

@@ -20,8 +20,6 @@ _MAX_REQUEST_BYTES = 2**28
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
-EVENT_STREAM = "text/event-stream"
-LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Request(Struct, frozen=True):

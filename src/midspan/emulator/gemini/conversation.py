@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
+from midspan.emulator.gemini.check import declarations_in
 from midspan.emulator.gemini.models import ModelRules
-from midspan.emulator.gemini.tools import declarations_in
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError
 from midspan.providers.gemini.encode import encode_blob, signature_of

@@ -5,7 +5,7 @@ import random
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Annotated, Any
 
 import msgspec
@@ -22,42 +22,30 @@ _log = logging.getLogger("midspan.emulator")
 
 
 class FaultKind(StrEnum):
-    RATE_LIMIT = "rate_limit"
-    """429 with a RetryInfo."""
-    RATE_LIMIT_BARE = "rate_limit_bare"
-    """429 without a RetryInfo."""
-    DAILY_QUOTA = "daily_quota"
-    """429 for the rest of the day."""
-    STATUS_500 = "status_500"
-    STATUS_502 = "status_502"
-    STATUS_503 = "status_503"
-    STATUS_504 = "status_504"
-    HTML_PAGE = "html_page"
-    """The error page of a front end."""
-    ERROR_LIST = "error_list"
-    """An error inside a JSON list."""
-    ERROR_EVENT = "error_event"
-    """An error in the stream, as an event."""
-    ERROR_BARE = "error_bare"
-    """An error in the stream, as JSON without `data:`."""
-    RESET_BEFORE_HEADERS = "reset_before_headers"
-    RESET_IN_EVENT = "reset_in_event"
-    RESET_IN_CHARACTER = "reset_in_character"
-    """Between the bytes of one character."""
-    NO_FINISH = "no_finish"
-    """The response is complete, but has no finishReason."""
-    STALL = "stall"
-    """A pause before a chunk."""
-    SLOW_FIRST_BYTE = "slow_first_byte"
-    HUGE_EVENT = "huge_event"
-    DOUBLED_CHUNK = "doubled_chunk"
-    MALFORMED_JSON = "malformed_json"
-    MALFORMED_CALL = "malformed_function_call"
-    UNEXPECTED_CALL = "unexpected_tool_call"
-    EMPTY_STOP = "empty_stop"
-    """STOP without parts."""
-    CONTINUATION = "continuation"
-    """The answer continues in a second request, with a token."""
+    RATE_LIMIT = auto()  # 429 with a RetryInfo
+    RATE_LIMIT_BARE = auto()  # 429 without a RetryInfo
+    DAILY_QUOTA = auto()  # 429 for the rest of the day
+    STATUS_500 = auto()
+    STATUS_502 = auto()
+    STATUS_503 = auto()
+    STATUS_504 = auto()
+    HTML_PAGE = auto()  # the error page of a front end
+    ERROR_LIST = auto()  # an error inside a JSON list
+    ERROR_EVENT = auto()  # an error in the stream, as an event
+    ERROR_BARE = auto()  # an error in the stream, as JSON without `data:`
+    RESET_BEFORE_HEADERS = auto()
+    RESET_IN_EVENT = auto()
+    RESET_IN_CHARACTER = auto()  # between the bytes of one character
+    NO_FINISH = auto()  # the response is complete, but has no finishReason
+    STALL = auto()  # a pause before a chunk
+    SLOW_FIRST_BYTE = auto()
+    HUGE_EVENT = auto()
+    DOUBLED_CHUNK = auto()
+    MALFORMED_JSON = auto()
+    MALFORMED_FUNCTION_CALL = auto()
+    UNEXPECTED_TOOL_CALL = auto()
+    EMPTY_STOP = auto()  # STOP without parts
+    CONTINUATION = auto()  # the answer continues in a second request, with a token
 
 
 _PARAMETERS: dict[FaultKind, dict[str, Any]] = {
@@ -222,11 +210,11 @@ class RequestFaults(Struct, frozen=True):
         """Return what the model answers under these faults."""
         for fault in self.faults:
             match fault.kind:
-                case FaultKind.MALFORMED_CALL:
+                case FaultKind.MALFORMED_FUNCTION_CALL:
                     names = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
                     message = f"Malformed function call: print(default_api.{names[0] if names else 'tool'}(city='x'"
                     answer = Answer(finish_reason="MALFORMED_FUNCTION_CALL", finish_message=message)
-                case FaultKind.UNEXPECTED_CALL:
+                case FaultKind.UNEXPECTED_TOOL_CALL:
                     answer = Answer(finish_reason="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call.")
                 case FaultKind.EMPTY_STOP:
                     answer = Answer()
@@ -312,12 +300,11 @@ def _first_half(answer: Answer) -> Answer:
     """Return an answer up to the middle of its first text, with the rest in its continuation token."""
     texts = (at for at, part in enumerate(answer.parts) if part.get("text") and not part.get("thought"))
     at = next(texts, None)
-    first, second = (), answer.parts
+    sent, rest = answer.parts[: at or 0], answer.parts[at or 0 :]
     if at is not None:
-        part, text = answer.parts[at], answer.parts[at]["text"]
+        text = rest[0]["text"]
         half = len(text) // 2
-        first = (*answer.parts[:at], {**part, "text": text[:half]})
-        second = ({**part, "text": text[half:]}, *answer.parts[at + 1 :])
-    token = b64encode(msgspec.json.encode(replace(answer, parts=second))).decode()
+        sent, rest = (*sent, {**rest[0], "text": text[:half]}), ({**rest[0], "text": text[half:]}, *rest[1:])
+    token = b64encode(msgspec.json.encode(replace(answer, parts=rest))).decode()
     extra = {**answer.extra, "continuationToken": token}
-    return replace(answer, parts=first, finish_reason="CONTINUATION", extra=extra)
+    return replace(answer, parts=sent, finish_reason="CONTINUATION", extra=extra)

@@ -16,14 +16,13 @@ from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import check, count_request_tokens
 from midspan.emulator.gemini.contents import count_tokens
 from midspan.emulator.gemini.conversation import Answer, Conversation, to_answer
-from midspan.emulator.gemini.documents import documents_of, encode, frames_of, reply_of
+from midspan.emulator.gemini.documents import apply_tool_choice, documents_of, encode, frames_of, reply_of
 from midspan.emulator.gemini.errors import ApiError, error_page, invalid
 from midspan.emulator.gemini.faults import Fault, FaultPlan, PlanProgress
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.script import source_of
-from midspan.emulator.gemini.tool_choice import apply_tool_choice
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
 from midspan.providers.provider import Provider
 
@@ -120,7 +119,7 @@ class LocalGemini(HttpServer):
                 self._models.require(route)
                 raise invalid(f"{method} is not supported by the emulator")
             case "GET", "models", None, None:
-                return self._models.page(route)
+                return self._models.list(route)
             case "GET", "models", str(name), None:
                 self._models.require(route)
                 return self._models.describe(name, route)

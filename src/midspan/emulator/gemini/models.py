@@ -37,7 +37,6 @@ _ALL = frozenset((*_CURRENT, *_RETIRED.split()))
 _ALIAS = re.compile(r"gemini-(flash|flash-lite|pro)-latest")
 _STABLE_VERSION = re.compile(r"-\d{3}$")
 _PREVIEW_VERSION = re.compile(r"-(?:latest|(?:preview|exp)(?:-\d\d-(?:\d\d|\d{4})|-\d{4})?)$")
-_PAGE_SIZE = 50
 MAX_TOKENS = 1_048_576
 
 
@@ -74,7 +73,6 @@ class ModelRules(Struct, frozen=True, kw_only=True):
     rejects_thinking: bool
     """A thinking config is an error."""
     max_candidates: int
-    max_declarations: int = 512
 
     @property
     def api(self) -> Api:
@@ -111,8 +109,7 @@ class Models:
     """The models of one server: those of the real API, or only the given ones."""
 
     def __init__(self, names: Sequence[str] | None = None, *, retired: bool = False) -> None:
-        given = [names] if isinstance(names, str) else names
-        self._names = None if given is None else tuple(name.rsplit("/", 1)[-1] for name in given)
+        self._names = None if names is None else [name.rsplit("/", 1)[-1] for name in names]
         self._retired = retired
 
     def require(self, route: Route) -> ModelRules:
@@ -125,9 +122,9 @@ class Models:
     def _has(self, name: str, version: str) -> bool:
         return exists(name, version, retired=self._retired) if self._names is None else name in self._names
 
-    def page(self, route: Route) -> dict[str, Any]:
-        names = self._names if self._names is not None else _LISTED
-        return page_of("models", [self.describe(name, route) for name in names], route)
+    def list(self, route: Route) -> dict[str, Any]:
+        names = _LISTED if self._names is None else self._names
+        return {"models": [self.describe(name, route) for name in names]}
 
     def describe(self, name: str, route: Route) -> dict[str, Any]:
         capabilities = rules_of(name, route.api, route.version).capabilities
@@ -152,14 +149,3 @@ def not_found(name: str, route: Route) -> ApiError:
         f"{name} is not found for API version {route.version}, or is not supported for {route.method or 'getModel'}. "
         "Call ListModels to see the list of available models and their supported methods.",
     )
-
-
-def page_of(collection: str, items: Sequence[Any], route: Route) -> dict[str, Any]:
-    """Return the page of a list that the query asks for."""
-    size, token = route.query.get("pageSize", ""), route.query.get("pageToken", "")
-    if token and not token.isdigit():
-        raise ApiError(400, f"Invalid page token: {token}.")
-    start = int(token or 0)
-    end = start + (int(size) if size.isdigit() and int(size) > 0 else _PAGE_SIZE)
-    page: dict[str, Any] = {collection: list(items[start:end])}
-    return {**page, "nextPageToken": str(end)} if end < len(items) else page

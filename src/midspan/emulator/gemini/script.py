@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from midspan._schema.normalize import normalize
-from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
+from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
+from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.conversation import (
     Answer,
     AnswerLike,
@@ -30,7 +31,6 @@ from midspan.emulator.gemini.conversation import (
     to_part,
 )
 from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
-from midspan.emulator.gemini.tools import declarations_in, parameters_of, schema_of
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
@@ -38,32 +38,22 @@ from midspan.providers.gemini.proto import dump
 from midspan.providers.gemini.wire import FunctionCallingConfig, GenerationConfig
 from midspan.providers.provider import Provider
 
-_RAW_FINISH_REASONS = {
-    **{reason: raw for raw, reason in FINISH_REASONS.items()},
-    FinishReason.CONTEXT_FULL: "MAX_TOKENS",
-    FinishReason.BLOCKED: "SAFETY",
-    FinishReason.REFUSED: "PROHIBITED_CONTENT",
-}
+_RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
 
 
 def source_of(script: Any, model: Provider | None) -> Source:
     """Return what answers for these two arguments of `LocalGemini`."""
-    if script is not None and model is not None:
-        raise ConfigError("pass either a script or a model, not both")
     if model is not None:
+        if script is not None:
+            raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
+    if isinstance(script, str | Path):
+        return load_script(Path(script))
+    if isinstance(script, Sequence):
+        return Script(script)
     if script is None:
         return _echo
-    if isinstance(script, str | Path):
-        return load_script(Path(script)).answer
-    if isinstance(script, Sequence):
-        return Script(script).answer
-    source: Source = getattr(script, "answer", script)
-    if not callable(source):
-        raise ConfigError(
-            "a script must be a list of answers, a function of the conversation or the path of a TOML file, got "
-            f"{script!r:.80}"
-        )
+    source: Source = script if callable(script) else Script([script])
     return source
 
 
@@ -116,35 +106,27 @@ class Rule(Struct, frozen=True):
     """An answer and its conditions: `Rule(When(says="weather"), "It is cold.")`."""
 
     when: When
-    answer: Any
-    """An Answer; the constructor converts text, parts and lists of parts."""
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "answer", to_answer(self.answer))
+    answer: AnswerLike
 
 
 class Script:
     """Rules, tried in order, and answers for the turns of the model; the last answer is for all later turns."""
 
     def __init__(self, entries: Sequence[Rule | AnswerLike]) -> None:
-        if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
-            raise ConfigError(f"a script must be a list of answers and rules, got {entries!r:.80}")
-        if not entries:
-            raise ConfigError("a script needs at least one answer or rule")
-        self.rules = tuple(entry for entry in entries if isinstance(entry, Rule))
-        self.answers = tuple(to_answer(entry) for entry in entries if not isinstance(entry, Rule))
+        self._rules = [(entry.when, to_answer(entry.answer)) for entry in entries if isinstance(entry, Rule)]
+        self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
-    def answer(self, conversation: Conversation) -> Answer:
-        for rule in self.rules:
-            groups = rule.when.match(conversation)
+    def __call__(self, conversation: Conversation) -> Answer:
+        """Return the next answer."""
+        for when, prepared in self._rules:
+            groups = when.match(conversation)
             if groups is not None:
-                answer: Answer = rule.answer
-                return replace(answer, parts=_fill(answer.parts, groups))
-        if not self.answers:
+                return replace(prepared, parts=_fill(prepared.parts, groups))
+        if not self._answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
             )
-        return self.answers[min(conversation.step, len(self.answers) - 1)]
+        return self._answers[min(conversation.step, len(self._answers) - 1)]
 
 
 def _fill(value: Any, groups: dict[str, str]) -> Any:
