@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
-from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
+from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import MAX_TOKENS, ModelRules
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api
@@ -24,15 +24,12 @@ _DATA_FIELDS = (
     *("code_execution_result", "tool_call", "tool_response"),
 )
 _NO_DATA = "required oneof field 'data' must have one initialized field"
+_ENSURE = "Please ensure that"
+_CALL_ORDER = "function call turn comes immediately after a user turn or after a function response turn."
 _WRONG_COUNT = (
-    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-    "function call turn."
+    f"{_ENSURE} the number of function response parts is equal to the number of function call parts of the function "
+    "call turn."
 )
-_CALLS_OUT_OF_ORDER = (
-    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
-)
-_RESULTS_OUT_OF_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
-_MODEL_LAST = "Requests ending with a model turn are not supported."
 
 _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
@@ -162,15 +159,15 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
             if rules.checks_ids:
                 _check_ids(unanswered, turn.results)
         elif unanswered is None and turn.results and not turn.is_model:
-            raise invalid(_RESULTS_OUT_OF_ORDER)
+            raise invalid(f"{_ENSURE} function response turn comes immediately after a function call turn.")
         if turn.calls and is_after_model:
-            raise invalid(_CALLS_OUT_OF_ORDER)
+            raise invalid(f"{_ENSURE} {_CALL_ORDER}")
         unanswered = turn if turn.open_calls > 0 else None
         is_after_model = turn.is_model
     if unanswered is not None:
         raise invalid(_WRONG_COUNT)
     if is_after_model and not rules.accepts_prefill:
-        raise invalid(_MODEL_LAST)
+        raise invalid("Requests ending with a model turn are not supported.")
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
@@ -188,35 +185,27 @@ def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
 
 def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict: bool) -> None:
     """Check the signatures on calls, and that each step of the current turn has one on its first call."""
-    start = _start_of_current_turn(contents) if rules.requires_signatures else len(contents)
+    questions = [index for index, content in enumerate(contents) if _is_question(content)]
     for index, content in enumerate(contents):
         signed = [(part.function_call, part.thought_signature) for part in content.parts or () if part.function_call]
         for at, (call, signature) in enumerate(signed):
             error = _signature_error(signature, call, is_first=at == 0, strict=strict) if signature else None
             if error is not None:
                 raise invalid(error)
-        if index >= start and _turn_of(content).open_calls > 0 and not signed[0][1]:
-            raise _missing_signature(signed[0][0], index)
-
-
-def _start_of_current_turn(contents: Sequence[Content]) -> int:
-    """Return the index after the last content in which the user wrote something that is not a result."""
-    starts = [index + 1 for index, content in enumerate(contents) if _is_question(content)]
-    return starts[-1] if starts else 0
+        is_current = rules.requires_signatures and (not questions or index > questions[-1])
+        if is_current and _turn_of(content).open_calls > 0 and not signed[0][1]:
+            raise invalid(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
+                f"data, function call `default_api:{signed[0][0].name}` , position {index + 1}. Please refer to "
+                "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+            )
 
 
 def _is_question(content: Content) -> bool:
+    """Whether the user wrote something that is not a result."""
     turn = _turn_of(content)
     return not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ())
-
-
-def _missing_signature(call: FunctionCall, index: int) -> ApiError:
-    return invalid(
-        "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-        "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
-        f"call `default_api:{call.name}` , position {index + 1}. Please refer to "
-        "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
-    )
 
 
 def sign(name: str, nonce: int) -> str:

@@ -99,8 +99,6 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Before the first byte."""
     gap_seconds: Seconds = 0.0
     """Between chunks."""
-    blocked: str | None = None
-    """The blockReason of the prompt; the response has no candidates then."""
     extra: dict[str, Any] = field(default_factory=dict)
     """More fields of the last candidate, such as groundingMetadata."""
     documents: tuple[dict[str, Any], ...] = ()

@@ -25,7 +25,7 @@ encode = msgspec.json.Encoder().encode
 
 def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
     """Return the answer that the function calling config of the request allows."""
-    if answer.documents or answer.blocked:
+    if answer.documents:
         return answer
     if not conversation.thinking_config.include_thoughts:
         answer = replace(answer, parts=tuple(part for part in answer.parts if not part.get("thought")))
@@ -90,9 +90,6 @@ def documents_of(
     if answer.documents:
         return list(answer.documents)
     rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
-    if answer.blocked is not None:
-        usage = _usage(answer, conversation, 0)
-        return [{"promptFeedback": {"blockReason": answer.blocked}, "usageMetadata": usage, **rest}]
     last = _last_fields(answer)
     if route.is_streaming:
         *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)

@@ -139,11 +139,7 @@ def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
 
 
 def _smaller(faults: tuple[Fault, ...]) -> Iterator[FaultPlan]:
-    """Yield smaller plans, the smallest first."""
-    if len(faults) > 2:
-        half = len(faults) // 2
-        yield FaultPlan(faults[:half])
-        yield FaultPlan(faults[half:])
+    """Yield plans with a fault less, and plans with a milder one."""
     for index in range(len(faults)):
         yield FaultPlan(faults[:index] + faults[index + 1 :])
     for index, fault in enumerate(faults):

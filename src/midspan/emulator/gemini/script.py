@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
+from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.conversation import (
     Answer,
@@ -38,6 +38,7 @@ from midspan.providers.gemini.proto import dump
 from midspan.providers.gemini.wire import FunctionCallingConfig, GenerationConfig
 from midspan.providers.provider import Provider
 
+_MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
 
 
@@ -69,23 +70,18 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     says: str | None = None
     """A regular expression that is found in the last text of the user. `{city}` in the answer stands for what its group
     `(?P<city>…)` matches."""
-    system: str | None = None
-    """A regular expression that is found in the system instruction."""
     step: Annotated[int, Meta(ge=0)] | None = None
     """How many turns the model has had."""
     results: tuple[str, ...] | None = None
     """The functions whose results are in the last content, in their order; `()` if there are none."""
-    functions: tuple[str, ...] = ()
-    """Functions that are declared."""
     model: str | None = None
     """The name of the model, with `*` as a wildcard."""
 
     def __post_init__(self) -> None:
-        for pattern in (self.says, self.system):
-            try:
-                re.compile(pattern or "")
-            except re.error as error:
-                raise ConfigError(f"{pattern!r} is not a valid regular expression: {error}") from error
+        try:
+            re.compile(self.says or "")
+        except re.error as error:
+            raise ConfigError(f"{self.says!r} is not a valid regular expression: {error}") from error
 
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
@@ -94,8 +90,6 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             (self.step is None or conversation.step == self.step)
             and (self.results is None or conversation.results == tuple(self.results))
             and (self.model is None or fnmatchcase(conversation.model, self.model))
-            and set(self.functions) <= set(conversation.functions)
-            and re.search(self.system or "", conversation.system_text) is not None
         )
         if says is None or not holds:
             return None
@@ -147,15 +141,13 @@ class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An `[[answers]]` entry of a TOML file."""
 
     when: When | None = None
-    thought: str | None = None
     text: str | None = None
     calls: tuple[_Call, ...] = ()
 
     def to_entry(self) -> Rule | Answer:
-        thoughts = () if self.thought is None else ({"text": self.thought, "thought": True},)
         texts = () if self.text is None else ({"text": self.text},)
         options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        options["parts"] = (*thoughts, *texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
+        options["parts"] = (*texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
         options["finish_reason"] = self.finish_reason or None
         answer = Answer(**options)
         return answer if self.when is None else Rule(self.when, answer)
@@ -217,15 +209,9 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
 
 
 def _to_tool_choice(config: FunctionCallingConfig) -> ToolChoice | None:
+    mode = _MODES.get(str(config.mode))
     names = tuple(config.allowed_function_names or ())
-    match config.mode:
-        case "AUTO" | "VALIDATED":
-            return ToolChoice("auto", names, strict=config.mode == "VALIDATED")
-        case "ANY":
-            return ToolChoice("required", names)
-        case "NONE":
-            return ToolChoice("none", names)
-    return None
+    return None if mode is None else ToolChoice(mode, names, strict=config.mode == "VALIDATED" or None)
 
 
 def _to_output(config: GenerationConfig) -> Output | None:
