@@ -120,9 +120,7 @@ def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
     if not levels:
         raise invalid("Thinking level is not supported for this model.")
     if str(level).lower() not in levels:
-        raise invalid(
-            f"Thinking level {level} is not supported for this model. Please retry with other thinking level."
-        )
+        raise invalid(f"Thinking level {level} is not supported for this model.")
 
 
 def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:

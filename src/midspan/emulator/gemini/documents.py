@@ -90,7 +90,8 @@ def documents_of(
     if answer.documents:
         return list(answer.documents)
     rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
-    last = _last_fields(answer)
+    fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
+    last = {name: value for name, value in fields.items() if value is not None} | answer.extra
     if route.is_streaming:
         *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)
         groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
@@ -128,12 +129,6 @@ def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[],
 
 def _candidate(parts: list[Document], index: int) -> Document:
     return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
-
-
-def _last_fields(answer: Answer) -> Document:
-    """Return the fields of a candidate that are in its last chunk."""
-    fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
-    return {name: value for name, value in fields.items() if value is not None} | answer.extra
 
 
 def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:

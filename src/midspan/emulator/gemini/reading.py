@@ -130,9 +130,7 @@ class _Reader:
 
     def _enum(self, place: str, value: Any, path: str) -> Any:
         name, members = _ENUMS.get(place, ("TYPE_ENUM", ()))
-        if type(value) is int:
-            return value
-        if isinstance(value, str) and not members:
+        if type(value) is int or (isinstance(value, str) and not members):
             return value
         if isinstance(value, str) and value.upper() in members:
             return value.upper()
