@@ -10,7 +10,6 @@ from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from midspan.emulator.gemini.faults import Fault as Fault
-    from midspan.emulator.gemini.faults import FaultKind as FaultKind
     from midspan.emulator.gemini.faults import FaultPlan as FaultPlan
     from midspan.emulator.gemini.faults import shrink as shrink
     from midspan.emulator.gemini.local import LocalGemini as LocalGemini
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from midspan.emulator.gemini.script import call as call
 
 _NAMES = {
-    "midspan.emulator.gemini.faults": "Fault FaultKind FaultPlan shrink",
+    "midspan.emulator.gemini.faults": "Fault FaultPlan shrink",
     "midspan.emulator.gemini.local": "LocalGemini ScaledClock",
     "midspan.emulator.gemini.script": "Answer Conversation Rule Script When answer call",
 }

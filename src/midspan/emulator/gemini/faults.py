@@ -5,7 +5,6 @@ import random
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum, auto
 from typing import Annotated, Any
 
 import msgspec
@@ -21,46 +20,33 @@ from midspan.errors import ConfigError
 _log = logging.getLogger("midspan.emulator")
 
 
-class FaultKind(StrEnum):
-    RATE_LIMIT = auto()  # 429 with a RetryInfo
-    RATE_LIMIT_BARE = auto()  # 429 without a RetryInfo
-    DAILY_QUOTA = auto()  # 429 for the rest of the day
-    STATUS_500 = auto()
-    STATUS_502 = auto()
-    STATUS_503 = auto()
-    STATUS_504 = auto()
-    HTML_PAGE = auto()  # the error page of a front end
-    ERROR_LIST = auto()  # an error inside a JSON list
-    ERROR_EVENT = auto()  # an error in the stream, as an event
-    ERROR_BARE = auto()  # an error in the stream, as JSON without `data:`
-    RESET_BEFORE_HEADERS = auto()
-    RESET_IN_EVENT = auto()
-    RESET_IN_CHARACTER = auto()  # between the bytes of one character
-    NO_FINISH = auto()  # the response is complete, but has no finishReason
-    STALL = auto()  # a pause before a chunk
-    SLOW_FIRST_BYTE = auto()
-    HUGE_EVENT = auto()
-    DOUBLED_CHUNK = auto()
-    MALFORMED_JSON = auto()
-    MALFORMED_FUNCTION_CALL = auto()
-    UNEXPECTED_TOOL_CALL = auto()
-    EMPTY_STOP = auto()  # STOP without parts
-    CONTINUATION = auto()  # the answer continues in a second request, with a token
-
-
-_PARAMETERS: dict[FaultKind, dict[str, Any]] = {
-    FaultKind.RATE_LIMIT: {"seconds": 2.0},
-    FaultKind.ERROR_EVENT: {"chunk": 0},
-    FaultKind.ERROR_BARE: {"chunk": 0},
-    FaultKind.RESET_IN_EVENT: {"chunk": 0},
-    FaultKind.RESET_IN_CHARACTER: {"chunk": 0},
-    FaultKind.STALL: {"chunk": 0, "seconds": 120.0},
-    FaultKind.SLOW_FIRST_BYTE: {"seconds": 5.0},
-    FaultKind.HUGE_EVENT: {"chunk": 0, "size": 2_000_000},
-    FaultKind.DOUBLED_CHUNK: {"chunk": 0},
-    FaultKind.MALFORMED_JSON: {"chunk": 0},
+KINDS: dict[str, dict[str, float]] = {
+    "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
+    "rate_limit_bare": {},  # 429 without a RetryInfo
+    "daily_quota": {},  # 429 for the rest of the day
+    "status_500": {},
+    "status_502": {},
+    "status_503": {},
+    "status_504": {},
+    "html_page": {},  # the error page of a front end
+    "error_list": {},  # an error inside a JSON list
+    "error_event": {"chunk": 0},  # an error in the stream, as an event
+    "error_bare": {"chunk": 0},  # an error in the stream, as JSON without `data:`
+    "reset_before_headers": {},
+    "reset_in_event": {"chunk": 0},
+    "reset_in_character": {"chunk": 0},  # between the bytes of one character
+    "no_finish": {},  # the response is complete, but has no finishReason
+    "stall": {"chunk": 0, "seconds": 120.0},  # a pause before a chunk
+    "slow_first_byte": {"seconds": 5.0},
+    "huge_event": {"chunk": 0, "size": 2_000_000},
+    "doubled_chunk": {"chunk": 0},
+    "malformed_json": {"chunk": 0},
+    "malformed_function_call": {},
+    "unexpected_tool_call": {},
+    "empty_stop": {},  # STOP without parts
+    "continuation": {},  # the answer continues in a second request, with a token
 }
-"""The parameters of each kind and their defaults; the other kinds have none."""
+"""Each kind of fault with its parameters and their defaults."""
 _RANDOM: dict[str, tuple[Any, ...]] = {
     "chunk": (0, 1, 2, 3),
     "seconds": (0.5, 2.0, 10.0, 90.0),
@@ -73,23 +59,23 @@ class Fault(Struct, frozen=True):
     """A fault that the n-th request to a model meets, counted from 0."""
 
     at: Annotated[int, Meta(ge=0)]
-    kind: FaultKind
+    kind: str
     chunk: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """The chunk of a stream; the last one if there are fewer."""
     seconds: Seconds = 0.0
     size: Annotated[int, Meta(ge=0, le=2**28)] = 0
 
     def __str__(self) -> str:
-        values = [f"{name}={getattr(self, name):.15g}" for name in _PARAMETERS.get(self.kind, ())]
-        return f"{self.at}:{self.kind.value}" + (f"({','.join(values)})" if values else "")
+        values = [f"{name}={getattr(self, name):.15g}" for name in KINDS[self.kind]]
+        return f"{self.at}:{self.kind}" + (f"({','.join(values)})" if values else "")
 
     @classmethod
     def parse(cls, text: str) -> "Fault":
         """Read a fault as it is printed, such as `2:stall(chunk=1,seconds=30)`; missing parameters have defaults."""
         match = _FAULT.fullmatch(text)
-        if match is None or match["kind"] not in list(FaultKind):
-            raise ConfigError(f"{text[:80]!r} is not a fault such as 2:stall(chunk=1); known: {', '.join(FaultKind)}")
-        known = _PARAMETERS.get(FaultKind(match["kind"]), {})
+        if match is None or match["kind"] not in KINDS:
+            raise ConfigError(f"{text[:80]!r} is not a fault such as 2:stall(chunk=1); known: {', '.join(KINDS)}")
+        known = KINDS[match["kind"]]
         values = dict(pair.partition("=")[::2] for pair in (match["parameters"] or "").split(",") if pair)
         try:
             fault = msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
@@ -120,8 +106,8 @@ class FaultPlan(Struct, frozen=True):
         faults = []
         for at in range(requests):
             if generator.random() < chance:
-                kind = generator.choice(tuple(FaultKind))
-                parameters = {name: generator.choice(_RANDOM[name]) for name in _PARAMETERS.get(kind, ())}
+                kind = generator.choice(tuple(KINDS))
+                parameters = {name: generator.choice(_RANDOM[name]) for name in KINDS[kind]}
                 faults.append(Fault(at, kind, **parameters))
         return cls(tuple(faults))
 
@@ -169,7 +155,7 @@ class PlanProgress:
     def add_injected(self, faults: "RequestFaults") -> None:
         self.injected.extend(faults.faults)
         for fault in faults.faults:
-            _log.info("injected %s", fault.kind.value)
+            _log.info("injected %s", fault.kind)
 
 
 def _quota(quota_id: str) -> dict[str, Any]:
@@ -182,12 +168,12 @@ _QUOTA = (
 )
 _OVERLOADED = ApiError(503, "The model is overloaded. Please try again later.")
 _ERRORS = {
-    FaultKind.RATE_LIMIT_BARE: ApiError(429, "Resource exhausted. Please try again later."),
-    FaultKind.DAILY_QUOTA: ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]),
-    FaultKind.STATUS_500: ApiError(500, "An internal error has occurred. Please retry."),
-    FaultKind.STATUS_502: ApiError(502, "The server received an invalid response."),
-    FaultKind.STATUS_503: _OVERLOADED,
-    FaultKind.STATUS_504: ApiError(504, "The request timed out. Please try again."),
+    "rate_limit_bare": ApiError(429, "Resource exhausted. Please try again later."),
+    "daily_quota": ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]),
+    "status_500": ApiError(500, "An internal error has occurred. Please retry."),
+    "status_502": ApiError(502, "The server received an invalid response."),
+    "status_503": _OVERLOADED,
+    "status_504": ApiError(504, "The request timed out. Please try again."),
 }
 
 
@@ -206,19 +192,19 @@ class RequestFaults(Struct, frozen=True):
         """Return what the model answers under these faults."""
         for fault in self.faults:
             match fault.kind:
-                case FaultKind.MALFORMED_FUNCTION_CALL:
+                case "malformed_function_call":
                     names = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
                     message = f"Malformed function call: print(default_api.{names[0] if names else 'tool'}(city='x'"
                     answer = Answer(finish_reason="MALFORMED_FUNCTION_CALL", finish_message=message)
-                case FaultKind.UNEXPECTED_TOOL_CALL:
+                case "unexpected_tool_call":
                     answer = Answer(finish_reason="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call.")
-                case FaultKind.EMPTY_STOP:
+                case "empty_stop":
                     answer = Answer()
-                case FaultKind.NO_FINISH:
+                case "no_finish":
                     answer = replace(answer, finish_reason=None, finish_message=None)
-                case FaultKind.SLOW_FIRST_BYTE:
+                case "slow_first_byte":
                     answer = replace(answer, delay_seconds=answer.delay_seconds + fault.seconds)
-                case FaultKind.CONTINUATION:
+                case "continuation":
                     answer = _first_half(answer)
         return answer
 
@@ -227,9 +213,9 @@ class RequestFaults(Struct, frozen=True):
         documents = list(documents)
         for fault in self.faults:
             at = min(fault.chunk, len(documents) - 1)
-            if fault.kind is FaultKind.DOUBLED_CHUNK:
+            if fault.kind == "doubled_chunk":
                 documents.insert(at, documents[at])
-            elif fault.kind is FaultKind.HUGE_EVENT:
+            elif fault.kind == "huge_event":
                 status = {"modelStage": "STABLE", "message": "x" * fault.size}
                 documents[at] = documents[at] | {"modelStatus": status}
         return documents
@@ -244,20 +230,20 @@ class RequestFaults(Struct, frozen=True):
             if Reset() in steps:
                 break
             match fault.kind:
-                case FaultKind.MALFORMED_JSON:
+                case "malformed_json":
                     steps[at] = frame.replace(b'":', b'" ', 1)
-                case FaultKind.STALL if self.is_streaming:
+                case "stall" if self.is_streaming:
                     steps.insert(at or min(1, len(steps) - 1), Wait(fault.seconds))  # not before the first of several
-                case FaultKind.STALL:
+                case "stall":
                     steps[at : at + 1] = [frame[:half], Wait(fault.seconds), frame[half:]]
-                case FaultKind.RESET_IN_EVENT:
+                case "reset_in_event":
                     steps[at:] = [frame[:half], Wait(0), Reset()]
-                case FaultKind.RESET_IN_CHARACTER:
+                case "reset_in_character":
                     start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
                     # In a frame of ASCII a character begins where the rest, which is never sent, would be.
                     sent = frame[: start + 1] if start is not None else frame[:half] + "€".encode()[:2]
                     steps[at:] = [sent, Wait(0), Reset()]
-                case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE:
+                case "error_event" | "error_bare":
                     steps[at:] = [_error_frame(fault, is_first=at == places[0][0], is_array=frame[:1] in (b"[", b","))]
         return steps
 
@@ -266,22 +252,22 @@ def _error_frame(fault: Fault, *, is_first: bool, is_array: bool) -> bytes:
     body = _OVERLOADED.body()
     if is_array:
         return (b"[" if is_first else b",") + body + b"]"
-    if fault.kind is FaultKind.ERROR_BARE:
+    if fault.kind == "error_bare":
         return body.replace(b"\n", b"\r\n") + b"\r\n"
     return b"data: " + body.replace(b"\n", b"") + b"\r\n\r\n"
 
 
 def _reply(fault: Fault, *, is_streaming: bool) -> Reply | None:
     match fault.kind:
-        case FaultKind.RESET_BEFORE_HEADERS:
+        case "reset_before_headers":
             return [Reset()]
-        case FaultKind.HTML_PAGE:
+        case "html_page":
             return reply(error_page(502), 502, HTML)
-        case FaultKind.ERROR_LIST:
+        case "error_list":
             return reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code)
-        case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE if not is_streaming:
+        case "error_event" | "error_bare" if not is_streaming:
             error = _OVERLOADED  # without a stream there is no answer in which the error could occur
-        case FaultKind.RATE_LIMIT:
+        case "rate_limit":
             retry = {"@type": f"{DETAIL_TYPE}RetryInfo", "retryDelay": f"{fault.seconds:g}s"}
             details = [_quota("GenerateRequestsPerMinutePerProjectPerModel"), retry]
             error = ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", details)
