@@ -109,22 +109,19 @@ class Models:
     """The models of one server: those of the real API, or only the given ones."""
 
     def __init__(self, names: Sequence[str] | None = None, *, retired: bool = False) -> None:
-        self._names = None if names is None else [name.rsplit("/", 1)[-1] for name in names]
+        self._names = [name.rsplit("/", 1)[-1] for name in names or ()]
         self._retired = retired
 
     def require(self, route: Route) -> ModelRules:
         """Return how the model is treated, or raise an error if the server does not have it."""
         name = route.name or ""
-        if route.collection == "models" and self._has(name, route.version):
+        is_here = name in self._names if self._names else exists(name, route.version, retired=self._retired)
+        if route.collection == "models" and is_here:
             return rules_of(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 
-    def _has(self, name: str, version: str) -> bool:
-        return exists(name, version, retired=self._retired) if self._names is None else name in self._names
-
     def list(self, route: Route) -> dict[str, Any]:
-        names = _LISTED if self._names is None else self._names
-        return {"models": [self.describe(name, route) for name in names]}
+        return {"models": [self.describe(name, route) for name in self._names or _LISTED]}
 
     def describe(self, name: str, route: Route) -> dict[str, Any]:
         capabilities = rules_of(name, route.api, route.version).capabilities
