@@ -189,6 +189,8 @@ class ObservedAgent(Agent):
         wrap_provider: Callable[[Provider, Any], Provider],
         wrap_tools: Callable[[ToolSource, Any], ToolSource],
     ) -> None:
+        if isinstance(agent, ObservedAgent):
+            raise ConfigError("this agent is already recorded or replayed; pass the agent that it was made of")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns
         self._start = start
         self._wrap_provider = wrap_provider
