@@ -292,11 +292,11 @@ from midspan import Agent, Gemini
 from midspan.emulator import LocalGemini
 from midspan.gemini import Client
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine makes slow callbacks, which are no errors
-server = LocalGemini(["one two three"]).__enter__()
-for event in Agent(Gemini(api_key="k", base_url=server.url)).stream("?"):
-    {loop}
-for chunk in Client(api_key="k", base_url=server.url).stream_generate_content("?"):
-    {loop}
+with LocalGemini(["one two three"]) as server:
+    for event in Agent(Gemini(api_key="k", base_url=server.url)).stream("?"):
+        {loop}
+    for chunk in Client(api_key="k", base_url=server.url).stream_generate_content("?"):
+        {loop}
 """
     ran = run_program(program, "-X", "dev", "-W", "always")
     assert (ran.returncode, ran.stderr) == (0, "")
