@@ -148,10 +148,13 @@ def test_forms_of_the_api(client: Client) -> None:
 
 
 @pytest.mark.requirement("S1-13")
-def test_result_is_a_block_of_a_tool_message(client: Client) -> None:
-    message = client._format_tool_response("1", '{"a": 1}', "f")
-    block = {"tool_call_id": "1", "name": "f", "content": '{"a": 1}'}
-    assert message == {"role": "tool", "content": [{"type": "tool_response", "tool_response": block}]}
+def test_result_is_formatted_from_three_values_or_from_one_text(client: Client) -> None:
+    three = client._format_tool_response("1", '{"a": 1}', "f")
+    one = client._format_tool_response('{"tool_call_id": "1", "name": "f", "response": "{\\"a\\": 1}"}')
+    assert three == one
+    assert three["content"][0]["tool_response"] == {"tool_call_id": "1", "name": "f", "content": '{"a": 1}'}
+    with pytest.raises(ConfigError):
+        client._format_tool_response("1")
 
 
 @pytest.mark.requirement("S1-11")

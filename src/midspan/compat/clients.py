@@ -284,9 +284,17 @@ class Client(ABC):
     @abstractmethod
     def _decode(self, body: bytes) -> ModelResponse: ...
 
-    def _format_tool_response(self, tool_call_id: str, response: str, tool_name: str) -> MessageDict:
-        """Return the message with a result."""
-        block = {"tool_call_id": tool_call_id, "name": tool_name, "content": response}
+    def _format_tool_response(
+        self, tool_call_id: str, response: str | None = None, tool_name: str | None = None
+    ) -> MessageDict:
+        """Return the message with a result. Alone, the first argument is JSON with all three."""
+        if response is None:
+            fields = parse_json(tool_call_id)
+            if not isinstance(fields, dict):
+                raise ConfigError("pass the id of the call, the response and the name of the tool, or JSON with them")
+            tool_call_id, tool_name = str(fields.get("tool_call_id")), fields.get("name")
+            response = fields.get("response", fields.get("content"))
+        block = {"tool_call_id": tool_call_id, "name": tool_name or "", "content": response}
         return {"role": "tool", "content": [{"type": "tool_response", "tool_response": block}]}
 
 
