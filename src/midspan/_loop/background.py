@@ -25,6 +25,7 @@ from midspan._types.events import (
     ToolStart,
     TurnStart,
 )
+from midspan._types.messages import History
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
 from midspan._types.texts import truncate
@@ -93,18 +94,6 @@ class RunStatus(Struct, frozen=True):
         return RunStatus(self.run_id, phase, turn, self.events + 1, error, self.elsewhere)
 
 
-def end_of(task: "asyncio.Task[Any]") -> "asyncio.Future[None]":
-    """Return a future that is resolved when a task has ended, however it ends. It is cheaper than `asyncio.wait`."""
-    future = asyncio.get_running_loop().create_future()
-
-    def resolve(_: "asyncio.Task[Any]") -> None:
-        if not future.done():
-            future.set_result(None)
-
-    task.add_done_callback(resolve)
-    return future
-
-
 class BackgroundRun:
     """A run and the task that consumes its events, in the event loop in which it was created.
 
@@ -114,18 +103,14 @@ class BackgroundRun:
     changed something.
     """
 
-    def __init__(
-        self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None, session: str | None = None
-    ) -> None:
-        """`start` is stored if the run ends before its own first event."""
-        self.id = start.run_id
+    def __init__(self, id: str, stream: RunStream, journal: Journal, owner: str | None, session: str | None) -> None:
+        self.id = id
         self.is_over = False
         self.written = 0
         """The number of events that are certainly stored."""
         self.size = 0
         """The bytes of all events so far."""
-        self._start = start
-        self._stream = stream
+        self._stream = stream  # until the run is over: it has the context of the caller
         self._journal = journal
         self._owner, self._session = owner, session
         self._status = RunStatus(self.id)
@@ -144,12 +129,13 @@ class BackgroundRun:
         """Why the journal failed. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._error: BaseException | None = None
-        """Why the run has no answer."""
+        self._outcome: RunResult[Any] | BaseException | None = None
+        """The result or the error of the run, when it is over."""
+        self._transcript: History | None = None
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
-        # Not an eager task: its first step may have to be cancelled.
-        self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
+        loop = asyncio.get_running_loop()
+        self.task = asyncio.Task(self._run(), loop=loop, name=id)  # not eager: its first step may have to be cancelled
         self.task.add_done_callback(self._on_task_done)
 
     @property
@@ -157,11 +143,6 @@ class BackgroundRun:
         if self._cause is None:
             return self._status
         return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run has ended and is completely in the journal."""
-        return self.is_over and self.written > 0 and self._cause is None
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
@@ -187,20 +168,17 @@ class BackgroundRun:
             reason = describe_error(self._cause)
             error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
         error.__cause__ = self._cause
-        error.transcript = self._stream.messages if self.is_over else None
+        error.transcript = self._transcript
         return error
 
     def result(self) -> RunResult[Any]:
-        """Return the result of a run that has ended, or raise its error."""
+        """Return the result of a run that is over, or raise its error."""
         if self._cause is not None:
             raise self.journal_error()
-        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
-            raise self._error
-        if not self._stream.has_ended:
-            error = RunError(self._cancel_reason)
-            error.kind, error.transcript = CANCELLED, self._stream.messages
-            raise error
-        return self._stream.result
+        assert self._outcome is not None, "the run is over"
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome.with_traceback(None)
+        return self._outcome
 
     async def cancel(self, message: str | None = None) -> None:
         """Cancel the run, and wait until it has ended and everything is stored. `message` is stored as the reason."""
@@ -208,17 +186,12 @@ class BackgroundRun:
             self._cancel_reason = message
         loop = self.task.get_loop()
         if loop is asyncio.get_running_loop():
-            await self._cancel_and_wait()
-        elif loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._cancel_and_wait(), loop))
-        elif not loop.is_closed() and not self.is_over:
-            raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
-        else:
+            self._request_cancel()
+            await asyncio.wait([self.task])
+        elif self.is_over or loop.is_closed():
             self._set_over()
-
-    async def _cancel_and_wait(self) -> None:
-        self._request_cancel()
-        await end_of(self.task)
+        else:
+            raise ConfigError(f"run {self.id!r} was started in another event loop; cancel it there")
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:
@@ -231,7 +204,7 @@ class BackgroundRun:
         try:
             await self._consume()
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
-            error = self._error = raised
+            error = self._outcome = raised
         self._is_consuming = False
         if not self._status.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
@@ -279,7 +252,7 @@ class BackgroundRun:
         """Store the end of a run that has no RunEnd of its own."""
         if not self._status.events:
             with suppress(CodecError):  # in this case it is the error of the run
-                self._store(self._start)
+                self._store(RunStart(self.id, self._stream.model, self._stream.messages.messages))
         reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), (call, started) in list(self._open.items()):
             result = call.error_result(f"{call.name} {reason}")
@@ -300,7 +273,7 @@ class BackgroundRun:
             if self._waiters:
                 self._start_writer()
             elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._on_timer)
+                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -308,21 +281,27 @@ class BackgroundRun:
         self._set_over()
 
     def _set_over(self) -> None:
+        if self.is_over:
+            return
         if not self._status.ended:  # the event loop was shut down before the run could end
             error = f"{CANCELLED}: the event loop of the run was closed"
             self._status = replace(self._status, phase=Phase.CANCELLED, error=error)
+        self._transcript = self._stream.messages
+        if self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
+            self._outcome = self._stream.result if self._stream.has_ended else self._cancelled()
+        del self._stream
         self.is_over = True
         self._waiters.wake(self.id)
+
+    def _cancelled(self) -> RunError:
+        error = RunError(self._cancel_reason)
+        error.kind, error.transcript = CANCELLED, self._transcript
+        return error
 
     async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
         while self._unwritten:
-            await end_of(self._start_writer())
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._unwritten:
-            self._start_writer()
+            await asyncio.wait([self._start_writer()])
 
     def _start_writer(self) -> asyncio.Task[None]:
         """Return the task that appends; a new one if the last has ended or was cancelled."""
