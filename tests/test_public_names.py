@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, errors, from_json, tool
-from midspan._loop.options import TypedRunOptions
+from midspan._loop.options import TypedOptions
 from midspan._types.codec import KINDS
 from midspan.tools.function import ToolOptions
 from scripts.public_api import FILE, MODULES, public_api
@@ -68,7 +68,7 @@ def test_public_exceptions_end_in_error() -> None:
     [
         (tool, ToolOptions.__optional_keys__),
         (Limits, Limits.__struct_fields__),
-        (Agent.run, TypedRunOptions.__optional_keys__),
+        (Agent.run, TypedOptions.__optional_keys__),
         (from_json, KINDS),
     ],
 )

@@ -350,11 +350,13 @@ def test_kept_background_runs_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
 
 
 def test_dict_in_place_of_a_message_is_an_error_that_shows_a_message() -> None:
-    with pytest.raises(ConfigError, match=r"got \{'role'.*; write Message\.user"):
+    with pytest.raises(ConfigError, match=r"such as Message\.user.*, got \{'role'"):
         Agent(ScriptedProvider(["done"])).run_sync(messages=[{"role": "user", "content": "hi"}])  # type: ignore[list-item]
 
 
-def test_setting_of_a_wrong_type_is_an_error_in_plain_words() -> None:
+def test_setting_of_a_wrong_type_is_an_error_that_names_it() -> None:
     for settings in ({"temperature": "hot"}, ModelSettings(temperature="hot")):  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=r'^settings: temperature: expected number or null, got "hot"$'):
+        with pytest.raises(
+            ConfigError, match=r"^settings: Expected `float \| null`, got `str` - at `\$\.temperature`$"
+        ):
             Agent(ScriptedProvider(["done"]), settings=settings)

@@ -47,7 +47,7 @@ class BackgroundRuns:
 
     def start(
         self,
-        prompt: Prompt | None = None,
+        prompt: Prompt = None,
         *,
         agent: Agent | None = None,
         run_id: str | None = None,

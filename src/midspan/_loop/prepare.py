@@ -1,20 +1,25 @@
-"""What stays the same during a run: the model, its tools as the model sees them, and the configurations of requests."""
+"""What comes before a run: its tools as the model sees them, and the configurations of its requests."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Optional
 
 from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
-from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
+from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, out_of_time
+from midspan._loop.prompt import Messages, Prompt, conversation
+from midspan._loop.run import Run
+from midspan._loop.turn import Listener
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
-from midspan._types.run_state import RunState
+from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
-from midspan.errors import ArgumentError, ConfigError, OutputError
+from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
     from midspan._schema.dialect import AdaptedSchema
@@ -69,6 +74,47 @@ class PreparedRun(Struct, frozen=True, eq=False):
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
         return LimitTracker(limits, started, self.uncounted, self.finals)
+
+
+class PendingRun:
+    """A run whose options are checked, and that has not started."""
+
+    def __init__(
+        self, id: str, config: RunConfig, prompt: Prompt, messages: Messages | None, context: Any,
+        prepared: PreparedRun | None, prepare: Callable[[], Awaitable[PreparedRun]],
+    ) -> None:  # fmt: skip
+        """`prepare` is called if `prepared` is None."""
+        self.id, self.config, self.context = id, config, context
+        self.history, self.earlier_messages = conversation(prompt, messages)
+        """The conversation with the prompt, and the number of messages before the prompt."""
+        self._prepared, self._prepare = prepared, prepare
+
+    async def start(self, listener: Listener | None) -> Run:
+        started, limits, prepared = monotonic(), self.config.limits, self._prepared
+        try:
+            if prepared is None:
+                prepared = await with_timeout(self._prepare(), limits.max_seconds)
+            if self.context is None and prepared.needs_context:
+                tool = prepared.needs_context[0]
+                raise ConfigError(
+                    f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
+                )
+        except Expired:
+            raise self._with_transcript(out_of_time(limits)) from None
+        except MidspanError as error:
+            self._with_transcript(error)
+            raise
+        run_class: type[Run] = Run
+        if self.config.telemetry is not None:
+            from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
+
+            run_class = TracedRun
+        return run_class(self, prepared, prepared.track(limits, started), listener)
+
+    def _with_transcript(self, error: MidspanError) -> MidspanError:
+        """Add the conversation to the error of a run that could not start; calls at its end were not run."""
+        error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history
+        return error
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:

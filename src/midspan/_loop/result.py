@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -33,11 +33,9 @@ from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
 
 if TYPE_CHECKING:
-    from midspan._loop.prepare import TypedOutput
+    from midspan._loop.prepare import PendingRun, TypedOutput
     from midspan._loop.run import Run
-    from midspan._loop.turn import Listener
 
-MakeRun = Callable[["Listener"], Awaitable["Run"]]
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
@@ -71,8 +69,8 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
         return f"RunResult({text!r}, {count_noun(self.turns, 'turn')}, {calls})"
 
 
-def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
-    """Return the result of a run that has ended. `earlier_messages` is the number of messages before its prompt."""
+def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
+    """Return the result of a run that has ended."""
     state, output, end = run.state, run.prepared.output, run.end
     assert end is not None, "a run ends with RunEnd or raises"
     value: Any = end.text
@@ -84,7 +82,7 @@ def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
         text=end.text,
         output=value,
         messages=state.history,
-        new_messages=state.history[earlier_messages:],
+        new_messages=state.history[pending.earlier_messages :],
         tool_calls=state.tool_runs,
         usage=state.usage,
         turns=state.turn,
@@ -114,14 +112,11 @@ class RunStream(Generic[Output]):
     _task: "asyncio.Task[None] | None" = None
     _is_taken = _is_closed = _is_reading = False
 
-    def __init__(
-        self, make_run: "MakeRun", model: str, history: History, earlier_messages: int, *, deltas: bool = True
-    ) -> None:
-        self.model = model
+    def __init__(self, pending: "PendingRun", *, deltas: bool = True) -> None:
+        self.model = pending.config.provider.model
         """The name of the model."""
-        self._history = history
-        self._earlier_messages = earlier_messages
-        self._queue = _EventQueue(make_run, streams=deltas)
+        self._pending = pending
+        self._queue = _EventQueue(pending, streams=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -143,14 +138,14 @@ class RunStream(Generic[Output]):
             reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
             raise ConfigError(f"there is no result: the run {reason}")
         if self._result is None:
-            self._result = result_of(run, self._earlier_messages)
+            self._result = result_of(run, self._pending)
         return self._result
 
     @property
     def messages(self) -> History:
         """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
         run = self._queue.run
-        state = RunState.of(self._history) if run is None else run.state
+        state = RunState.of(self._pending.history) if run is None else run.state
         return state.settled(CALL_CANCELLED).history
 
     @property
@@ -240,9 +235,9 @@ _MAX_READ_AHEAD = 64
 class _EventQueue:
     """Passes the events of a run from its task to the reader; see `Listener`."""
 
-    def __init__(self, make_run: "MakeRun", *, streams: bool) -> None:
+    def __init__(self, pending: "PendingRun", *, streams: bool) -> None:
         self.streams = streams
-        self._make_run = make_run
+        self._pending = pending
         self.run: Run | None = None
         self.error: BaseException | None = None
         """What the run raised, for the reader."""
@@ -259,7 +254,7 @@ class _EventQueue:
         """Execute the run and pass its events to the reader."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         try:
-            self.run = await self._make_run(self)
+            self.run = await self._pending.start(self)
             await self.run.execute()
         except BaseException as error:  # raised in the task of the reader
             self.error = error

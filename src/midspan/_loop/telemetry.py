@@ -24,7 +24,7 @@ from midspan.tools.wrap import WrapperSource
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
-    from midspan._loop.start import PendingRun
+    from midspan._loop.prepare import PendingRun
 
 _PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
 """The names that the conventions have for services, where they are not the name in small letters."""
