@@ -13,7 +13,7 @@ import pytest
 
 from midspan import Agent, Limits, errors, from_json, tool
 from midspan._loop.options import TypedOptions
-from midspan._types.codec import KINDS
+from midspan._types.codec import DECODERS
 from midspan.tools.function import ToolOptions
 from scripts.public_api import FILE, MODULES, public_api
 
@@ -69,7 +69,7 @@ def test_public_exceptions_end_in_error() -> None:
         (tool, ToolOptions.__optional_keys__),
         (Limits, Limits.__struct_fields__),
         (Agent.run, TypedOptions.__optional_keys__),
-        (from_json, KINDS),
+        (from_json, DECODERS),
     ],
 )
 def test_help_names_all_options(documented: Any, names: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.Mo
     [
         ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system must be a string, got 5"),
-        ({"limits": 5}, r"limits must be Limits\(…\) or a dict, got 5"),
+        ({"limits": {"max_turns": 0}}, "max_turns must be a positive number or None, got 0"),
         ({"tool_choice": {"type": "maybe"}}, "unknown tool choice"),
     ],
 )
@@ -98,10 +98,6 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
         ({"model": ScriptedProvider}, "model must be a provider or a name"),
-        ({"limits": 3}, "limits must be Limits"),
-        ({"settings": 5}, r"settings must be ModelSettings\(…\) or a dict, got 5"),
-        ({"settings": {"temperature": float("nan")}}, "temperature must be a finite number, got nan"),
-        ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b must be a finite number, got inf"),
         ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):

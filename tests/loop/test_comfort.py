@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, BackgroundRuns, Chat, Context, Limits, ModelSettings, RunContext, Toolbox, tool
+from midspan import Agent, BackgroundRuns, Chat, Context, RunContext, Toolbox, tool
 from midspan.emulator import LocalGemini
 from midspan.errors import ConfigError, LimitReachedError, ToolError
 from midspan.events import TextDelta
@@ -201,12 +201,10 @@ def test_limits_may_be_a_dict() -> None:
     with pytest.raises(LimitReachedError):
         Agent(endless, [divide]).run_sync("?", limits={"max_turns": 2})
     assert Agent(endless, limits={"max_turns": 3}).replace(limits={"max_seconds": 9}) is not None
-    with pytest.raises(ConfigError, match=r"unknown limit 'turns'; known limits: max_turns, "):
+    with pytest.raises(ConfigError, match=r"limits: .* 'turns'; known limits: max_turns, "):
         Agent(endless, limits={"turns": 2})
     with pytest.raises(ConfigError, match="max_turns must be a positive number"):
         Agent(endless, limits={"max_turns": 0})
-    with pytest.raises(ConfigError, match=r"limits must be Limits\(…\) or a dict, got 5"):
-        Limits.of(5)  # type: ignore[arg-type]
 
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -355,8 +353,5 @@ def test_dict_in_place_of_a_message_is_an_error_that_shows_a_message() -> None:
 
 
 def test_setting_of_a_wrong_type_is_an_error_that_names_it() -> None:
-    for settings in ({"temperature": "hot"}, ModelSettings(temperature="hot")):  # type: ignore[arg-type]
-        with pytest.raises(
-            ConfigError, match=r"^settings: Expected `float \| null`, got `str` - at `\$\.temperature`$"
-        ):
-            Agent(ScriptedProvider(["done"]), settings=settings)
+    with pytest.raises(ConfigError, match=r"settings: Expected `float \| null`, got `str` - at `\$\.temperature`"):
+        Agent(ScriptedProvider(["done"]), settings={"temperature": "hot"})
