@@ -5,7 +5,7 @@ import logging
 from contextlib import aclosing, suppress
 from enum import StrEnum
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,17 +17,15 @@ from midspan._types.codec import to_json
 from midspan._types.events import (
     CANCELLED,
     ErrorInfo,
-    Interrupted,
     RunEnd,
     RunEvent,
     RunStart,
     ToolEnd,
     ToolStart,
-    TurnStart,
 )
 from midspan._types.messages import History
 from midspan._types.parts import ToolCall
-from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
 from midspan.errors import (
     CodecError,
@@ -49,7 +47,7 @@ _MAX_UNWRITTEN = 256
 
 
 class Phase(StrEnum):
-    """What a run is doing."""
+    """What a run is doing. Those of an ended run are the states of a RunSummary."""
 
     AWAITING_MODEL_CALL = "awaiting_model_call"
     EXECUTING_TOOLS = "executing_tools"
@@ -64,34 +62,30 @@ class RunStatus(Struct, frozen=True):
     """The status of a run."""
 
     run_id: str
-    phase: Phase = Phase.AWAITING_MODEL_CALL
-    turn: int = 0
-    events: int = 0
+    phase: Phase
+    turn: int
+    events: int
     """The number of events so far."""
-    error: str | None = None
-    elsewhere: bool = False
+    error: str | None
+    elsewhere: bool
     """The run has not ended and does not run in this process; its process may have been killed."""
 
     @property
     def ended(self) -> bool:
-        return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED, Phase.INTERRUPTED)
+        return self.phase in (Phase.INTERRUPTED, Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 
-    def after(self, event: RunEvent) -> "RunStatus":
-        phase, turn, error = self.phase, self.turn, self.error
-        match event:
-            case TurnStart():
-                turn = event.turn
-                phase = phase if phase is Phase.AWAITING_MODEL_CALL else Phase.AWAITING_FINAL_RESPONSE
-            case ToolStart():
-                phase = Phase.EXECUTING_TOOLS
-            case Interrupted():
-                phase = Phase.INTERRUPTED
-            case RunEnd(error=None):
-                phase = Phase.COMPLETED
-            case RunEnd(error=ErrorInfo(kind, message)):
-                phase = Phase.CANCELLED if kind == CANCELLED else Phase.FAILED
-                error = f"{kind}: {message}"
-        return RunStatus(self.run_id, phase, turn, self.events + 1, error, self.elsewhere)
+    @classmethod
+    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState, *, elsewhere: bool = False) -> Self:
+        """Return the status of a run with this summary and, while it is running, this state."""
+        is_running = summary.state == "running"
+        if not is_running:
+            phase = Phase(summary.state)
+        elif state.calls:
+            phase = Phase.EXECUTING_TOOLS
+        else:
+            phase = Phase.AWAITING_FINAL_RESPONSE if state.tool_runs else Phase.AWAITING_MODEL_CALL
+        error = None if summary.error is None else f"{summary.error.kind}: {summary.error.message}"
+        return cls(run_id, phase, summary.turns, events, error, elsewhere and is_running)
 
 
 class BackgroundRun:
@@ -113,16 +107,15 @@ class BackgroundRun:
         self._stream = stream  # until the run is over: it has the context of the caller
         self._journal = journal
         self._owner, self._session = owner, session
-        self._status = RunStatus(self.id)
+        self._events = 0
+        self._state = stream.state
         self._summary = RunSummary()
         self._waiters = Waiters()
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
         self._has_unstored_intent = False
         """A call that may write has started, and its ToolStart is not known to be stored."""
-        self._unwritten: list[tuple[bytes, RunSummary]] = []
-        """Documents, each with the summary of the run after it."""
-        self._stored_summary: RunSummary | None = None
+        self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
         self._cause: Exception | None = None
@@ -140,9 +133,8 @@ class BackgroundRun:
 
     @property
     def status(self) -> RunStatus:
-        if self._cause is None:
-            return self._status
-        return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
+        status = RunStatus.of(self.id, self._events, self._summary, self._state)
+        return status if self._cause is None else replace(status, phase=Phase.FAILED, error=str(self.journal_error()))
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
@@ -206,7 +198,7 @@ class BackgroundRun:
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
             error = self._outcome = raised
         self._is_consuming = False
-        if not self._status.ended:
+        if not self._summary.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
@@ -250,14 +242,14 @@ class BackgroundRun:
 
     def _end(self, error: ErrorInfo, limit: str | None = None) -> None:
         """Store the end of a run that has no RunEnd of its own."""
-        if not self._status.events:
+        if not self._events:
             with suppress(CodecError):  # in this case it is the error of the run
                 self._store(RunStart(self.id, self._stream.model, self._stream.messages.messages))
         reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), (call, started) in list(self._open.items()):
             result = call.error_result(f"{call.name} {reason}")
             self._store(ToolEnd(turn, result, perf_counter() - started, index))
-        self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
+        self._store(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, error))
 
     def _store(self, event: RunEvent) -> None:
         document = to_json(event)
@@ -266,10 +258,11 @@ class BackgroundRun:
             self._open[event.turn, event.index] = event.call, perf_counter()
         elif type(event) is ToolEnd:
             self._open.pop((event.turn, event.index), None)
-        self._status = self._status.after(event)
+        self._events += 1
+        self._state = self._stream.state
         self._summary = self._summary.after(event)
         if self._cause is None:
-            self._unwritten.append((document, self._summary))
+            self._unwritten.append(document)
             if self._waiters:
                 self._start_writer()
             elif self._timer is None:
@@ -283,9 +276,9 @@ class BackgroundRun:
     def _set_over(self) -> None:
         if self.is_over:
             return
-        if not self._status.ended:  # the event loop was shut down before the run could end
-            error = f"{CANCELLED}: the event loop of the run was closed"
-            self._status = replace(self._status, phase=Phase.CANCELLED, error=error)
+        if not self._summary.ended:  # the event loop was shut down before the run could end
+            error = ErrorInfo(CANCELLED, "the event loop of the run was closed")
+            self._summary = replace(self._summary, state="cancelled", error=error)
         self._transcript = self._stream.messages
         if self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
             self._outcome = self._stream.result if self._stream.has_ended else self._cancelled()
@@ -332,12 +325,11 @@ class BackgroundRun:
 
     async def _append(self) -> None:
         is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)
-        documents = [document for document, _ in self._unwritten[: self._batch]]
-        summary = self._unwritten[self._batch - 1][1]
-        changed = None if summary is self._stored_summary else summary
+        documents = self._unwritten[: self._batch]
+        summary = self._summary if len(documents) == len(self._unwritten) else None  # it includes the last event
         try:
             await self._journal.append(
-                self.id, self.written, documents, owner=self._owner, session=self._session, summary=changed
+                self.id, self.written, documents, owner=self._owner, session=self._session, summary=summary
             )
         except Exception as error:
             # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
@@ -347,7 +339,6 @@ class BackgroundRun:
                 raise
         del self._unwritten[: self._batch]
         self.written += self._batch
-        self._stored_summary = summary
         self._batch = 0
 
     async def _has_stored(self, documents: list[bytes]) -> bool:

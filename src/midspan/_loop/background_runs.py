@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Literal, Self
 
-from msgspec.structs import replace
-
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.background import BackgroundRun, Phase, RunStatus
 from midspan._loop.prompt import Prompt
@@ -20,6 +18,7 @@ from midspan._storage.memory import MemoryJournal
 from midspan._types.closing import close_all
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import Interrupted
+from midspan._types.run_state import RunState
 from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunError, RunExistsError, UnknownRunError
 
 View = Literal["all", "final"]
@@ -108,10 +107,9 @@ class BackgroundRuns:
         run = self._find(run_id)
         if run is not None:
             return run.status
-        status = RunStatus(run_id)
-        for _, document in await self._journal.read(run_id):
-            status = status.after(from_json(document, "event"))
-        return replace(status, elsewhere=not status.ended)
+        info = await self._journal.get(run_id)
+        events = [from_json(document, "event") for _, document in await self._journal.read(run_id)]
+        return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events), elsewhere=True)
 
     async def result(self, run_id: str) -> RunResult[Any]:
         """Wait until a run of this process has ended and is stored. Return its result, or raise its error.

@@ -49,8 +49,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """The declared tools by name."""
     aliases: dict[str, str]
     """The caller's names of tools that the model knows by other names."""
-    uncounted: frozenset[str]
-    """Tools of our own, which no limit counts."""
     finals: frozenset[str]
     """Tools whose result may end the run."""
     answers_in_text: bool
@@ -73,7 +71,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.uncounted, self.finals)
+        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if _answers_by_tool(self.output) else ())
 
 
 class PendingRun:
@@ -126,7 +124,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     source, declared, aliases = await _declare(run.tools, listing, profile, output)
     choice = _choice(run, declared, builtins, aliases)
     answering = _answer_choice(declared, output, calls_only=run.calls_only)
-    if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
+    if choice is not None and choice.mode == "none" and _answers_by_tool(output):
         choice = answering
     # A call that is forced once: afterwards the model may answer.
     is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
@@ -149,7 +147,6 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
-        uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
@@ -219,12 +216,13 @@ def _choice(
 
 def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
     """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
-    names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
-    return ToolChoice("required", names) if names else ToolChoice("none")
+    names = [spec.name for spec in declared if calls_only and spec.final]
+    names += [ANSWER_TOOL] if _answers_by_tool(output) and ANSWER_TOOL not in names else []
+    return ToolChoice("required", tuple(names)) if names else ToolChoice("none")
 
 
-def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
-    return output is not None and output.by_tool and spec.name == ANSWER_TOOL
+def _answers_by_tool(output: Optional["TypedOutput"]) -> bool:
+    return output is not None and output.by_tool
 
 
 class TypedOutput(Struct, frozen=True, eq=False):

@@ -144,15 +144,13 @@ class RunStream(Generic[Output]):
     @property
     def messages(self) -> History:
         """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
-        run = self._queue.run
-        state = RunState.of(self._pending.history) if run is None else run.state
-        return state.settled(CALL_CANCELLED).history
+        return self.state.settled(CALL_CANCELLED).history
 
     @property
-    def usage(self) -> Usage:
-        """The tokens used so far."""
+    def state(self) -> RunState:
+        """The state of the run so far."""
         run = self._queue.run
-        return Usage() if run is None else run.state.usage
+        return RunState.of(self._pending.history) if run is None else run.state
 
     def __aiter__(self) -> Self:
         if self._is_taken:
