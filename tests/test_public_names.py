@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, errors, from_json, tool
-from midspan._loop.options import TypedOptions
+from midspan._loop.options import KNOWN_OPTIONS
 from midspan._types.codec import DECODERS
 from midspan.tools.function import ToolOptions
 from scripts.public_api import FILE, MODULES, public_api
@@ -68,7 +68,7 @@ def test_public_exceptions_end_in_error() -> None:
     [
         (tool, ToolOptions.__optional_keys__),
         (Limits, Limits.__struct_fields__),
-        (Agent.run, TypedOptions.__optional_keys__),
+        (Agent.run, KNOWN_OPTIONS),
         (from_json, DECODERS),
     ],
 )

@@ -44,31 +44,19 @@ class Agent(Generic[Output]):
     """Whether no model was named and no key was found."""
 
     @overload
+    def __init__(self: Agent[str], model: Model = None, tools: Any = (), **options: Unpack[AgentOptions]) -> None: ...
+
+    @overload
     def __init__(
-        self: Agent[str], model: Model | None = None, tools: Any = (), **options: Unpack[AgentOptions]
+        self: Agent[T], model: Model = None, tools: Any = (), *, output: type[T], **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Agent[T],
-        model: Model | None = None,
-        tools: Any = (),
-        *,
-        output: type[T],
-        **options: Unpack[AgentOptions],
+        self: Agent[Any], model: Model = None, tools: Any = (), *, output: Any, **options: Unpack[AgentOptions]
     ) -> None: ...
 
-    @overload
-    def __init__(
-        self: Agent[Any],
-        model: Model | None = None,
-        tools: Any = (),
-        *,
-        output: Any,
-        **options: Unpack[AgentOptions],
-    ) -> None: ...
-
-    def __init__(self, model: Model | None = None, tools: Any = (), **options: Any) -> None:
+    def __init__(self, model: Model = None, tools: Any = (), **options: Any) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
         A list of models is a chain: if a request to one fails for good, the next one gets it. Without a model, it is
@@ -268,7 +256,7 @@ class Agent(Generic[Output]):
 
         return [*others, ToolSubset(self._config.tools.source, names)]
 
-    def _provider(self, model: Model | None) -> Provider:
+    def _provider(self, model: Model) -> Provider:
         if isinstance(model, Provider) and not isinstance(model, type):
             return model
         if isinstance(model, list | tuple):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 else:
     Output = TypeVar("Output")
 
-Model = Provider | str | Sequence[Provider | str]
-"""A provider, a name, or a chain of both: if one model fails, the next one is asked."""
+Model = Provider | str | Sequence[Provider | str] | None
+"""A provider, a name, or a chain of both: if one model fails, the next one is asked. None: the one whose key is set."""
 
 
 class AgentOptions(TypedDict, total=False):
@@ -48,7 +48,7 @@ class AgentOptions(TypedDict, total=False):
 class AgentChanges(AgentOptions, total=False):
     """The options of `Agent.replace`."""
 
-    model: Model | None
+    model: Model
     tools: Any
 
 
@@ -60,10 +60,7 @@ class RunOptions(AgentChanges, total=False):
     run_id: str | None
 
 
-class TypedOptions(RunOptions, total=False):
-    """All options of an agent and of a run."""
-
-    output: Any
+KNOWN_OPTIONS = sorted((*RunOptions.__annotations__, "output"))
 
 
 class ToolSet:
@@ -148,10 +145,8 @@ def convert_option(name: str, value: Any) -> Any:
             return output_type(value)
         case "tool_choice" if value is not None:
             return ToolChoice.of(value)
-        case _ if name not in TypedOptions.__annotations__:
-            raise ConfigError(
-                f"unknown option {name!r}; known options: {', '.join(sorted(TypedOptions.__annotations__))}"
-            )
+        case _ if name not in KNOWN_OPTIONS:
+            raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
     return value
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError, Struct
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """For requests that force a call; the same as `config` if none is forced."""
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
-    output: Optional["TypedOutput"]
+    output: "TypedOutput | None"
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -157,7 +157,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     )
 
 
-def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"]) -> tuple[Policy, ...]:
+def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: "TypedOutput | None") -> tuple[Policy, ...]:
     """Return the policies by precedence.
 
     The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
@@ -167,7 +167,7 @@ def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: Optional["Ty
 
 
 async def _declare(
-    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: Optional["TypedOutput"]
+    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
 ) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
     """Return the source for the model, its tools, and the aliases of those that are renamed."""
     if output is not None and output.by_tool:
@@ -214,14 +214,14 @@ def _choice(
     return choice
 
 
-def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
+def _answer_choice(declared: Sequence[ToolSpec], output: "TypedOutput | None", *, calls_only: bool) -> ToolChoice:
     """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
     names = [spec.name for spec in declared if calls_only and spec.final]
     names += [ANSWER_TOOL] if _answers_by_tool(output) and ANSWER_TOOL not in names else []
     return ToolChoice("required", tuple(names)) if names else ToolChoice("none")
 
 
-def _answers_by_tool(output: Optional["TypedOutput"]) -> bool:
+def _answers_by_tool(output: "TypedOutput | None") -> bool:
     return output is not None and output.by_tool
 
 
@@ -263,7 +263,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
         return arguments["answer"]
 
 
-def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
+def _typed_output(output: "OutputType | None", profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
     if output is None:
         return None
     from midspan._schema.adapt import adapt_schema  # loaded for typed answers
