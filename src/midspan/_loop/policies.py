@@ -389,7 +389,8 @@ class LimitTracker:
         limits = self.limits
         if limits.max_tool_calls is not None and counts.total() >= limits.max_tool_calls:
             return LimitReachedError(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
-        maximum = limits.calls_of(call.name)
+        per_tool = limits.max_calls_per_tool
+        maximum = per_tool.get(call.name) if isinstance(per_tool, dict) else per_tool
         if maximum is not None and counts[call.name] >= maximum:
             return LimitReachedError(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
         return None

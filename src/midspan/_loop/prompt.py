@@ -156,22 +156,19 @@ def _with_unique_ids(turn: list[Message]) -> list[Message]:
 
 def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
     """Return the turns of the user after a turn with these calls: first all results, then everything else."""
-    results = [result for turn in turns for result in turn.results]
     by_id: dict[str, list[ToolResult]] = {}
-    for result in results:
+    for result in (result for turn in turns for result in turn.results):
         by_id.setdefault(result.id, []).append(result)
     matched = tuple(_match(call, by_id) for call in calls)
-    is_complete = len(turns[0].results) == len(calls) == len(results)
-    if is_complete and {*map(id, matched)} == {*map(id, results)}:
+    unmatched = {id(result) for results in by_id.values() for result in results}
+    if turns[0].results == matched and not unmatched:
         return turns
-    unmatched = {id(result) for same_id in by_id.values() for result in same_id}
-    others = [
-        turn.with_parts(tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched))
-        if turn.results
-        else turn
-        for turn in turns
-    ]
-    return [Message("user", matched), *(_results_as_text(turn) for turn in others if turn.parts)]
+    repaired = [Message("user", matched)]
+    for turn in turns:
+        parts = tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched)
+        if parts:
+            repaired.append(_results_as_text(turn.with_parts(parts) if turn.results else turn))
+    return repaired
 
 
 def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:

@@ -110,7 +110,7 @@ class RunStream(Generic[Output]):
     """
 
     _task: "asyncio.Task[None] | None" = None
-    _is_taken = _is_closed = _is_reading = False
+    _is_taken = _is_reading = False
 
     def __init__(self, pending: "PendingRun", *, deltas: bool = True) -> None:
         self.model = pending.config.provider.model
@@ -135,7 +135,9 @@ class RunStream(Generic[Output]):
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
-            reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
+            reason = (
+                "was closed before its end" if self._queue.is_closed else "has not ended; read all of its events first"
+            )
             raise ConfigError(f"there is no result: the run {reason}")
         if self._result is None:
             self._result = result_of(run, self._pending)
@@ -159,11 +161,11 @@ class RunStream(Generic[Output]):
         return self
 
     async def __anext__(self) -> RunEvent:
-        if self._is_closed:
+        queue = self._queue
+        if queue.is_closed:
             raise StopAsyncIteration
         if self._is_reading:
             raise ConfigError("this stream is already being iterated by another task")
-        queue = self._queue
         if not queue.events:
             self._is_reading = True
             try:
@@ -178,20 +180,19 @@ class RunStream(Generic[Output]):
         event = queue.events.popleft()
         if event is not None:
             return event
-        is_closed, self._is_closed = self._is_closed, True
-        error = self._queue.error
-        if self.on_end is not None and not is_closed and (error is None or isinstance(error, Exception)):
+        if queue.is_closed:
+            raise StopAsyncIteration
+        error, queue.is_closed = queue.error, True
+        if self.on_end is not None and (error is None or isinstance(error, Exception)):
             self.on_end(error or self.result)
-        if error is not None and not is_closed:
-            raise error
-        raise StopAsyncIteration
+        raise error or StopAsyncIteration
 
     async def aclose(self) -> None:
         """Cancel the run and wait until nothing of it is left."""
         task = self._task
         if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
             raise ConfigError("the events of this run are read in another event loop; close it there")
-        self._is_closed = self._queue.is_closed = True
+        self._queue.is_closed = True
         if task is None or task.done():
             return
         task.cancel()
@@ -202,7 +203,7 @@ class RunStream(Generic[Output]):
     def close(self) -> None:
         """Like `aclose`, for plain code."""
         if self._task is None:
-            self._is_closed = self._queue.is_closed = True
+            self._queue.is_closed = True
         elif not self._task.done():
             run_blocking(self.aclose())
 

@@ -210,11 +210,6 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         except TypeError as error:
             raise ConfigError(f"limits: {error}; known limits: {', '.join(cls.__struct_fields__)}") from error
 
-    def calls_of(self, tool: str) -> int | None:
-        """Return how often this tool may be called."""
-        maximum = self.max_calls_per_tool
-        return maximum.get(tool) if isinstance(maximum, dict) else maximum
-
 
 ThinkingLevel = Literal["minimal", "low", "medium", "high"]
 
