@@ -24,7 +24,7 @@ from midspan._types.closing import close_all
 from midspan._types.specs import Limits
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
-from midspan.providers.provider import Provider
+from midspan.providers.provider import ClosedOnExit, Provider
 from midspan.tools.source import ToolSource
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
 
 
-class Agent(Generic[Output]):
+class Agent(ClosedOnExit, Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
 
     _lacks_model = False
@@ -291,12 +291,6 @@ class Agent(Generic[Output]):
         from midspan._loop.blocking import run_blocking  # as above
 
         run_blocking(self.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     def __enter__(self) -> Self:
         return self

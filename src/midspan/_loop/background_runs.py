@@ -7,7 +7,7 @@ misses nothing, and a run can still be read after its end.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.background import BackgroundRun, Phase, RunStatus
@@ -20,6 +20,7 @@ from midspan._types.codec import from_json, to_json
 from midspan._types.events import Interrupted
 from midspan._types.run_state import RunState
 from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunError, RunExistsError, UnknownRunError
+from midspan.providers.provider import ClosedOnExit
 
 View = Literal["all", "final"]
 
@@ -30,7 +31,7 @@ _SILENCE_TIMEOUT = 60.0
 _KILLED = "the process of the run ended before the run did"
 
 
-class BackgroundRuns:
+class BackgroundRuns(ClosedOnExit):
     """Runs that continue in the background, in the event loop in which they are started."""
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
@@ -166,12 +167,6 @@ class BackgroundRuns:
         await close_all([self._cancel(run, message) for run in self._running.values()])
         if self._owns_journal:
             await self._journal.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def _events(self, run_id: str, from_event: int, silence_timeout: float | None) -> NumberedEvents:
         """Read the events of a run from the journal.

@@ -12,7 +12,6 @@ from midspan._loop.options import RunConfig, ToolSet
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, out_of_time
 from midspan._loop.prompt import Messages, Prompt, conversation
 from midspan._loop.run import Run
-from midspan._loop.turn import Listener
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
@@ -22,6 +21,7 @@ from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
+    from midspan._loop.result import EventQueue
     from midspan._schema.dialect import AdaptedSchema
     from midspan._schema.output_type import OutputType
 
@@ -87,7 +87,7 @@ class PendingRun:
         """The conversation with the prompt, and the number of messages before the prompt."""
         self._prepared, self._prepare = prepared, prepare
 
-    async def start(self, listener: Listener | None) -> Run:
+    async def start(self, listener: "EventQueue | None") -> Run:
         started, limits, prepared = monotonic(), self.config.limits, self._prepared
         try:
             if prepared is None:

@@ -31,6 +31,7 @@ from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
 from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
+from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, TypedOutput
@@ -102,7 +103,7 @@ def _converted(output: "TypedOutput | None", value: Any) -> Any:
         return value
 
 
-class RunStream(Generic[Output]):
+class RunStream(ClosedOnExit, Generic[Output]):
     """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
     The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
@@ -116,7 +117,7 @@ class RunStream(Generic[Output]):
         self.model = pending.config.provider.model
         """The name of the model."""
         self._pending = pending
-        self._queue = _EventQueue(pending, streams=deltas)
+        self._queue = EventQueue(pending, streams=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -207,12 +208,6 @@ class RunStream(Generic[Output]):
         elif not self._task.done():
             run_blocking(self.aclose())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     def __enter__(self) -> Self:
         return self
 
@@ -231,11 +226,12 @@ _READ_AHEAD = frozenset((TextDelta, ThoughtDelta, ToolCallDelta))
 _MAX_READ_AHEAD = 64
 
 
-class _EventQueue:
-    """Passes the events of a run from its task to the reader; see `Listener`."""
+class EventQueue:
+    """Passes the events of a run from its task to the reader."""
 
     def __init__(self, pending: "PendingRun", *, streams: bool) -> None:
         self.streams = streams
+        """Whether responses are passed on while they arrive; otherwise each is requested as a whole."""
         self._pending = pending
         self.run: Run | None = None
         self.error: BaseException | None = None
@@ -263,6 +259,7 @@ class _EventQueue:
             self._put(None)
 
     async def emit(self, event: RunEvent) -> None:
+        """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
         if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
             raise asyncio.CancelledError
         self._put(event)
@@ -270,7 +267,7 @@ class _EventQueue:
             await self.wait_for_reader()
 
     async def wait_for_reader(self) -> None:
-        """Wait until the reader has taken all events and asks for another one."""
+        """Wait until the reader has taken all events and asks for another: then the run is not ahead of it."""
         has_asked = not self.events and self._reader is not None and not self._reader.done()
         if has_asked or self.is_closed:
             return
@@ -290,6 +287,7 @@ class _EventQueue:
             self._reader.set_result(None)
 
     def report(self, event: RunEvent) -> None:
+        """Pass on an event from any thread, such as the progress of a tool, while the run continues."""
         if get_ident() == self._thread:
             self._put_report(event)
             return

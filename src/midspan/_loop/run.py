@@ -15,7 +15,6 @@ from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Refusals,
 from midspan._loop.turn import (
     NO_RESPONSE,
     CallRunner,
-    Listener,
     TurnStream,
     after_error,
     checked_response,
@@ -41,6 +40,7 @@ from midspan.errors import MidspanError
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
+    from midspan._loop.result import EventQueue
 
 _log = logging.getLogger("midspan._loop")
 
@@ -54,7 +54,7 @@ class Run:
     """The last event, if the run has ended."""
 
     def __init__(
-        self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: Listener | None
+        self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
     ) -> None:
         """Without a `listener` nobody reads the events, and each response is requested as a whole."""
         self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
