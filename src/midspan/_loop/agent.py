@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
-
 
 class Agent(ClosedOnExit, Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
@@ -272,7 +270,7 @@ class Agent(ClosedOnExit, Generic[Output]):
                 self._owned_providers[""] = provider
             return provider
         if not isinstance(model, str):
-            raise ConfigError(f"model must be a provider or a name like {_EXAMPLE_MODEL!r}, got {model!r}")
+            raise ConfigError(f"model must be a provider or a name like 'gemini:gemini-3.8-flash', got {model!r}")
         if model not in self._owned_providers:
             self._owned_providers[model] = provider_of(model)
         return self._owned_providers[model]

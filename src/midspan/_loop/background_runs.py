@@ -193,7 +193,11 @@ class BackgroundRuns(ClosedOnExit):
                         return
                     raise JournalError(f"run {run_id!r} was deleted, so the rest of it cannot be read") from None
                 except TimeoutError:
-                    raise _silent(run_id, silence_timeout) from None
+                    raise RunError(
+                        f"run {run_id!r} has not ended, does not run in this process, and had no event for "
+                        f"{silence_timeout} seconds; its process may have been killed. Subscribe again with "
+                        "from_event, or wait longer with silence_timeout"
+                    ) from None
                 event = from_json(document, "event")
                 if number >= from_event:
                     yield number, event
@@ -216,10 +220,3 @@ class BackgroundRuns(ClosedOnExit):
         self._ended_bytes += run.size
         while len(self._ended) > MAX_PAST_RUNS or self._ended_bytes > MAX_PAST_BYTES:
             self._ended_bytes -= self._ended.pop(next(iter(self._ended))).size
-
-
-def _silent(run_id: str, silence_timeout: float | None) -> RunError:
-    return RunError(
-        f"run {run_id!r} has not ended, does not run in this process, and had no event for {silence_timeout} seconds; "
-        "its process may have been killed. Subscribe again with from_event, or wait longer with silence_timeout"
-    )

@@ -137,6 +137,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         output=None if output is None else output.requested,
         cache=run.cache,
     )
+    output_policies = () if output is None else (OutputPolicy(output),)
     return PreparedRun(
         provider=provider,
         source=source,
@@ -153,17 +154,9 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
-        policies=_policies(run, declared, output),
+        # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
+        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only), *output_policies),
     )
-
-
-def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: "TypedOutput | None") -> tuple[Policy, ...]:
-    """Return the policies by precedence.
-
-    The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
-    """
-    first = ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only)
-    return first if output is None else (*first, OutputPolicy(output))
 
 
 async def _declare(
