@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, errors, from_json, tool
-from midspan._loop.options import TypedRunOptions
-from midspan._types.codec import KINDS
+from midspan._loop.options import KNOWN_OPTIONS
+from midspan._types.codec import DECODERS
 from midspan.tools.function import ToolOptions
 from scripts.public_api import FILE, MODULES, public_api, public_names
 
@@ -67,8 +67,8 @@ def test_public_exceptions_end_in_error() -> None:
     [
         (tool, ToolOptions.__optional_keys__),
         (Limits, Limits.__struct_fields__),
-        (Agent.run, TypedRunOptions.__optional_keys__),
-        (from_json, KINDS),
+        (Agent.run, KNOWN_OPTIONS),
+        (from_json, DECODERS),
     ],
 )
 def test_help_names_all_options(documented: Any, names: Iterable[str]) -> None:
