@@ -7,7 +7,7 @@ SystemExit are raised, because they are meant for the program.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from time import monotonic, perf_counter
@@ -18,7 +18,7 @@ import msgspec
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.texts import NOT_JSON, count_noun, truncate
-from midspan.errors import ArgumentError, ConfigError, DuplicateToolError, ResultError, ToolError
+from midspan.errors import ArgumentError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
     ToolListing,
@@ -45,8 +45,6 @@ class LocalTools(ToolSource):
     """Functions and tools, each under its own name."""
 
     def __init__(self, tools: Iterable[Tool[..., Any] | Callable[..., Any]] = ()) -> None:
-        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-            raise ConfigError(f"tools must be a list of functions and tools, got {tools!r:.80}")
         self._tools: dict[str, Tool[..., Any]] = {}
         for function in tools:
             tool = tool_of(function)
