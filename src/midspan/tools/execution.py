@@ -33,7 +33,6 @@ _log = logging.getLogger("midspan.tools")
 
 _MAX_ITEMS = 10_000
 """How many items of a generator are read."""
-_MAX_ERROR_BYTES = 4_000
 _MAX_MEDIA_DEPTH = 4
 _DATA_TYPES = frozenset((dict, str, int, float, bool, type(None)))
 _PLAIN_TYPES = _DATA_TYPES | {list, tuple}
@@ -162,24 +161,6 @@ def execute_here(
     return _to_tool_result(tool, call, value, changes)
 
 
-async def execute_in_this_task(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]) -> ToolResult:
-    """Run the call of an async function in the current task, without a timeout. Worker processes do so."""
-    validated = tool.parameters.validate(call.arguments)
-    if validated.problems:
-        return _invalid_arguments(call, validated.problems)
-    changes = validated.changes
-    try:
-        value = await _bind(tool, validated.arguments, context)
-        if type(value) not in _PLAIN_TYPES:
-            value, notes = await _read(value, tool, monotonic())
-            changes = (*changes, *notes)
-    except (Exception, asyncio.CancelledError) as error:
-        if context.cancelled and isinstance(error, asyncio.CancelledError):
-            raise
-        return _error_result(call, error, context)
-    return _to_tool_result(tool, call, value, changes)
-
-
 class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 
@@ -264,10 +245,10 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     What a tool did is never hidden by its return annotation: a value that does not match goes to the model with a
     note. Only a response schema that was given explicitly is enforced.
     """
-    media: list[Blob] = []
-    hint = None
     if type(returned) not in _DATA_TYPES and (content := _ordered_content(returned)):
         return ToolResult(call.id, call.name, content=content, is_final=tool.final is True, notes=notes)
+    media: list[Blob] = []
+    is_error, hint = False, None
     try:
         value, size = _to_json(returned, media)
     except ResultError as error:
@@ -277,18 +258,20 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         size, notes = len(value), (*notes, "the result is not JSON serializable; sent as its repr")
     else:
         if tool.response is not None and not media and not tool.response.accepts(value):
-            if isinstance(value, dict) and value.get("error"):
-                return _reported_error(call, value, notes)
-            problems = bulleted(map(str, tool.response.problems(value)))
-            if tool.enforces_response:
-                return call.error_result(f"invalid response:{problems}")
-            _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
-            hint = f"The result does not match the declared output:{problems}"
-    final = tool.final
-    is_final = final if isinstance(final, bool) else _is_final(call.name, final, value)
+            # A tool may report an error in its result, whatever schema its successes have.
+            is_error = isinstance(value, dict) and bool(value.get("error"))
+            if not is_error:
+                problems = bulleted(map(str, tool.response.problems(value)))
+                if tool.enforces_response:
+                    return call.error_result(f"invalid response:{problems}")
+                _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
+                hint = f"The result does not match the declared output:{problems}"
+    is_final = not is_error and (
+        tool.final if isinstance(tool.final, bool) else _is_final(call.name, tool.final, value)
+    )
     if size > tool.max_result_chars:
         value, notes = _cut(value, tool.max_result_chars, notes)
-    return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes, hint)
+    return ToolResult(call.id, call.name, value, is_error, tuple(media), is_final, notes, hint)
 
 
 def _is_final(name: str, final: Callable[[Any], bool], value: Any) -> bool:
@@ -318,13 +301,6 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
     return data, len(_encode(data))
 
 
-def _reported_error(call: ToolCall, value: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
-    """A tool may report an error in its result, whatever schema its successes have."""
-    encoded = _encode(value)
-    shown = value if len(encoded) <= _MAX_ERROR_BYTES else truncate(encoded.decode())
-    return ToolResult(call.id, call.name, shown, is_error=True, notes=notes)
-
-
 def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
     """Return the content of a function that returns texts and resources, perhaps with media; else nothing."""
     parts = value if type(value) in (list, tuple) else (value,)
@@ -341,11 +317,7 @@ def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
         media.append(blob)
         return blob.name or blob.media_type
     if depth < _MAX_MEDIA_DEPTH and type(value) in (list, tuple):
-        items = [_extract_media(item, media, depth + 1) for item in value]
-        texts = [item for item, original in zip(items, value, strict=True) if _to_blob(original) is None]
-        if len(texts) == len(items):
-            return value if all(item is original for item, original in zip(items, value, strict=True)) else items
-        return (texts[0] if len(texts) == 1 else texts) if texts else ", ".join(items)
+        return [_extract_media(item, media, depth + 1) for item in value]
     if depth < _MAX_MEDIA_DEPTH and type(value) is dict:
         return {name: _extract_media(item, media, depth + 1) for name, item in value.items()}
     return value

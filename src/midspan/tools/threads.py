@@ -97,7 +97,7 @@ class _ThreadPool:
                 self._idle += 1
                 raise ToolError("not run: no thread could be started")
             if self._idle >= 0:
-                job.note_start()  # a thread is free
+                job.start_timer()  # a thread is free
             self._jobs.put(job)
 
     def abandon(self, job: "_Job") -> None:
@@ -130,6 +130,8 @@ class _ThreadPool:
                 if function is None:  # it was cancelled before
                     self._idle += 1
                     continue
+            if job.timeout is not None:
+                job.call_soon(job.start_timer)
             outcome = _outcome(function)
             with self._lock:
                 if job.state == "abandoned":
@@ -137,7 +139,7 @@ class _ThreadPool:
                     return
                 job.state = "ended"
                 self._idle += 1  # before the outcome is set: its receiver may submit the next job to this thread
-            job.set_outcome(outcome)
+            job.call_soon(job.set_outcome, outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
 
 
@@ -156,41 +158,35 @@ class _Job:
         self.state: Literal["waiting", "running", "ended", "abandoned"] = "waiting"
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
-        self._started_at: float | None = None
-        if timeout is not None:
-            self._timer = self._loop.call_later(timeout, self._expire, timeout)
-            self.outcome.add_done_callback(lambda _: self._timer.cancel())
+        self.timeout = timeout
+        """None if there is none, and when its timer has started."""
 
     def start(self) -> Callable[[], Any] | None:
         """Return the function to run now; None if nobody waits for it any more."""
         function, self.function = self.function, None
         if function is not None:
             self.state = "running"
-            if self._started_at is None:
-                self._call_soon(self.note_start)  # the clock of an event loop is read in its own thread
         return function
 
-    def note_start(self) -> None:
-        self._started_at = self._loop.time()
+    def start_timer(self) -> None:
+        """Let the job expire after its timeout. Called in the thread of the event loop."""
+        if self.timeout is not None and not self.outcome.done():
+            timer = self._loop.call_later(self.timeout, self._expire)
+            self.outcome.add_done_callback(lambda _: timer.cancel())
+            self.timeout = None
 
-    def _expire(self, timeout: float) -> None:
-        now = self._loop.time()
-        seconds_left = timeout + (now if self._started_at is None else self._started_at) - now
-        if seconds_left > 0:
-            self._timer = self._loop.call_later(seconds_left, self._expire, timeout)
-        elif not self.outcome.done():
+    def _expire(self) -> None:
+        if not self.outcome.done():
             self.outcome.set_exception(Expired())
 
     def set_outcome(self, outcome: Outcome) -> None:
-        self._call_soon(partial(self._set, outcome))
-
-    def _set(self, outcome: Outcome) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
-    def _call_soon(self, function: Callable[[], object]) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the thread of the event loop."""
         with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(function)
+            self._loop.call_soon_threadsafe(function, *args)
 
 
 THREADS = Threads()

@@ -195,9 +195,10 @@ def _factorial(value: Number) -> Number:
 
 def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     """Round half away from zero."""
-    if abs(digits) > _MAX_EXACT_PLACES:
+    places = _whole(digits)
+    if abs(places) > _MAX_EXACT_PLACES:
         raise ToolError(f"round takes at most {_MAX_EXACT_PLACES} digits")
-    unit = Fraction(10) ** -_whole(digits)
+    unit = Fraction(10) ** -places
     rounded = math.floor(abs(_reliable(value)) / unit + Fraction(1, 2)) * unit
     return rounded if value >= 0 else -rounded
 
