@@ -2,10 +2,9 @@
 
 import inspect
 import re
-import threading
 import types
 from collections.abc import Callable, Collection
-from functools import cached_property, update_wrapper
+from functools import cached_property, partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -174,6 +173,8 @@ class Tool(Generic[P, R]):
 
             check_isolated(spec.name, function)
         self.is_async = is_async(function)
+        self.is_method = False
+        """Whether it is a method that was decorated in its class, and not yet the tool of an object."""
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         self._formats = options.get("check_formats", False)
@@ -219,17 +220,23 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    if TYPE_CHECKING:  # a decorated method is a _ToolMethod, which is a tool of each object
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
 
-        @overload
-        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None) -> "Tool[Q, R]": ...
 
-        @overload
-        def __get__(
-            self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None
-        ) -> "Tool[Q, R]": ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None or not self.is_method else self.bound_to(instance)
 
-        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+    def bound_to(self, instance: Any) -> "Tool[..., Any]":
+        """Return the tool of an object. Nothing is stored in the object, so it can be copied and pickled."""
+        from copy import copy  # loaded with the first method
+
+        self.parameters, self.response  # noqa: B018 - compiled once for all objects
+        bound: Tool[..., Any] = copy(self)
+        bound.function, bound.is_method = types.MethodType(self.function, instance), False
+        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -263,15 +270,23 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: tool(function, **options)
-    return _ToolMethod(function, options) if _is_method(function) else tool_of(function, **options)
+    if not _is_method(function):
+        return tool_of(function, **options)
+    method = tool_of(partial(function, None), **options)  # the schema has no parameter for the object
+    method.function, method.is_method = function, True
+    return method
 
 
 def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool[..., Any]:
     """Return the tool of a callable. A callable that already is a tool is returned as it is."""
-    function = _bound(function)
+    method = getattr(function, "__func__", None)
+    if isinstance(method, Tool):  # a class method: Python 3.13 and later do not bind what is inside `classmethod`
+        function = method.bound_to(function.__self__)
     if isinstance(function, Tool):
         if options:
             raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
+        if function.is_method:
+            raise SchemaError(f"{function.name} is a method without its object; pass the method of an object")
         return function
     name, description = options.pop("name", None), options.pop("description", None)
     if name is not None:
@@ -293,46 +308,6 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     return made
 
 
-class _ToolMethod:
-    """A method that was decorated with `@tool`. As an attribute of an object it is a tool.
-
-    Schemas are the same for all objects and made once. Nothing is stored in the objects: a copy of an object has tools
-    of its own, and objects with such methods can be pickled.
-    """
-
-    __name__: str
-
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        function.__doc__ = function.__doc__ or ""  # for None, inspect would look in the class, where it finds a tool
-        update_wrapper(self, function)
-        self._function = function
-        self._options = options
-        self._tool: Tool[..., Any] | None = None
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else self.bound_to(instance)
-
-    def bound_to(self, instance: Any) -> Tool[..., Any]:
-        """Return the tool of an object."""
-        method = types.MethodType(self._function, instance)
-        with _making:
-            if self._tool is None:
-                self._tool = tool_of(method, **self._options)
-                self._tool.check_schemas()  # all objects share what is compiled
-        from copy import copy  # loaded with the first method
-
-        bound = copy(self._tool)
-        bound.function = method
-        return bound
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-
-_making = threading.RLock()
-"""Held while the schemas of a method are made."""
-
-
 def _is_method(function: object) -> bool:
     """Whether the function is written in a class and takes the object or the class first."""
     if not isinstance(function, types.FunctionType):
@@ -340,11 +315,3 @@ def _is_method(function: object) -> bool:
     first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
     scope = function.__qualname__.rpartition(".")[0]
     return first == "self" or (first == "cls" and bool(scope) and not scope.endswith("<locals>"))
-
-
-def _bound(function: Any) -> Any:
-    """Return the tool of a class method: Python 3.13 and later do not bind the method inside `classmethod`."""
-    if isinstance(function, _ToolMethod):
-        raise SchemaError(f"{function.__name__} is a method without its object; pass the method of an object")
-    method = getattr(function, "__func__", None)
-    return method.bound_to(function.__self__) if isinstance(method, _ToolMethod) else function
