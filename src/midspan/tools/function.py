@@ -250,7 +250,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
-def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+def tool(function: Any = None, /, **options: Any) -> Any:
     """Make a tool of a function. Name, description and schemas come from its signature and its docstring.
 
     A method that is decorated in its class is a tool of each object.
@@ -281,7 +281,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     """Return the tool of a callable. A callable that already is a tool is returned as it is."""
     method = getattr(function, "__func__", None)
     if isinstance(method, Tool):  # a class method: Python 3.13 and later do not bind what is inside `classmethod`
-        function = method.bound_to(function.__self__)
+        function = method.bound_to(getattr(function, "__self__", None))
     if isinstance(function, Tool):
         if options:
             raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
