@@ -227,10 +227,9 @@ class Tool(Generic[P, R]):
     def __get__(self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None) -> "Tool[Q, R]": ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None or not self.is_method else self.bound_to(instance)
-
-    def bound_to(self, instance: Any) -> "Tool[..., Any]":
         """Return the tool of an object. Nothing is stored in the object, so it can be copied and pickled."""
+        if instance is None or not self.is_method:
+            return self
         from copy import copy  # loaded with the first method
 
         self.parameters, self.response  # noqa: B018 - compiled once for all objects
@@ -281,7 +280,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     """Return the tool of a callable. A callable that already is a tool is returned as it is."""
     method = getattr(function, "__func__", None)
     if isinstance(method, Tool):  # a class method: Python 3.13 and later do not bind what is inside `classmethod`
-        function = method.bound_to(getattr(function, "__self__", None))
+        function = method.__get__(getattr(function, "__self__", None))
     if isinstance(function, Tool):
         if options:
             raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
