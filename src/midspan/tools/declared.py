@@ -65,10 +65,8 @@ def _declared_tool(
         copied = deepcopy(arguments)  # the callback may change them, and the conversation must not change with them
         return ((context.user, copied) if takes_context else (copied,)), {}
 
-    complete = replace(spec, parameters=takes, response=returns)
-    made: Tool[..., Any] = Tool(complete, callback, options, bind=bind, enforces_response=True)
-    made.check_schemas()
-    return made
+    spec = replace(spec, parameters=takes, response=returns)
+    return Tool(spec, callback, options, bind=bind, enforces_response=True)
 
 
 def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
     except ConfigError as error:
         raise type(error)(f"{spec.name}: {error}") from error
     final = options.get("final", spec.final) is not False
-    as_given = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
-    return replace(spec, effects=effects, examples=examples, final=final, **as_given)
+    others = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
+    return replace(spec, effects=effects, examples=examples, final=final, **others)
 
 
 def _check_options(options: DeclaredToolOptions) -> None:
@@ -178,9 +178,10 @@ class Tool(Generic[P, R]):
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         self._formats = options.get("check_formats", False)
+        if enforces_response or self.spec.examples:  # other schemas are valid, because we make them
+            self._check_schemas()
 
-    def check_schemas(self) -> None:
-        """Raise SchemaError if a schema or an example is not valid. Schemas of functions are valid, as we make them."""
+    def _check_schemas(self) -> None:
         try:
             self.parameters, self.response  # noqa: B018 - compiles them
             for example in self.spec.examples:
@@ -301,10 +302,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
         signature.response,
         needs_context=binding.needs_context,
     )
-    made: Tool[..., Any] = Tool(spec, function, options, bind=None if binding.takes_json else binding)
-    if made.spec.examples:
-        made.check_schemas()
-    return made
+    return Tool(spec, function, options, bind=None if binding.takes_json else binding)
 
 
 def _is_method(function: object) -> bool:
