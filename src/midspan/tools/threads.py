@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Outcome, ToolRaised
@@ -103,12 +103,11 @@ class _ThreadPool:
     def abandon(self, job: "_Job") -> None:
         """Stop waiting for a job. If it is running, another thread takes the slot of its thread."""
         with self._lock:
-            if job.state == "running":
+            job.function, job.is_abandoned = None, True
+            if job.is_running:
                 self._threads -= 1
                 self.abandoned += 1
                 self._add_thread()
-            if job.state != "ended":
-                job.state, job.function = "abandoned", None
 
     def _add_thread(self) -> None:
         """Start a thread if a waiting job needs one; call it with the lock held."""
@@ -126,18 +125,19 @@ class _ThreadPool:
         while True:
             job = self._jobs.get()
             with self._lock:
-                function = job.start()
+                function, job.function = job.function, None
                 if function is None:  # it was cancelled before
                     self._idle += 1
                     continue
+                job.is_running = True
             if job.timeout is not None:
                 job.call_soon(job.start_timer)
             outcome = _outcome(function)
             with self._lock:
-                if job.state == "abandoned":
+                if job.is_abandoned:
                     self.abandoned -= 1
                     return
-                job.state = "ended"
+                job.is_running = False
                 self._idle += 1  # before the outcome is set: its receiver may submit the next job to this thread
             job.call_soon(job.set_outcome, outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
@@ -151,22 +151,17 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
 
 
 class _Job:
-    """One function to run. The pool holds its lock while the state of a job changes."""
+    """One function to run. The pool holds its lock while the first three attributes change."""
 
     def __init__(self, function: Callable[[], Any], timeout: float | None) -> None:
         self.function: Callable[[], Any] | None = function
-        self.state: Literal["waiting", "running", "ended", "abandoned"] = "waiting"
+        """None when it has been started, and if nobody waits for it any more."""
+        self.is_running = False
+        self.is_abandoned = False
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
         self.timeout = timeout
         """None if there is none, and when its timer has started."""
-
-    def start(self) -> Callable[[], Any] | None:
-        """Return the function to run now; None if nobody waits for it any more."""
-        function, self.function = self.function, None
-        if function is not None:
-            self.state = "running"
-        return function
 
     def start_timer(self) -> None:
         """Let the job expire after its timeout. Called in the thread of the event loop."""
