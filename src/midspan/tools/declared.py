@@ -83,13 +83,11 @@ def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
 def _takes_values(function: Callable[..., Any], count: int) -> bool:
     """Whether a function can be called with this many values, as far as Python can tell."""
     try:
-        signature = inspect.signature(function)
-    except ValueError:  # of some functions in C
-        return True
-    try:
-        signature.bind(*range(count))
+        inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
+    except ValueError:  # of some functions in C
+        return True
     return True
 
 

@@ -258,12 +258,7 @@ class Required(WrapperSource):
     """A source without which no run starts. Other sources that cannot list their tools are left out of the run."""
 
     async def list_tools(self) -> ToolListing:
-        try:
-            listing = await super().list_tools()
-        except ConfigError:
-            raise
-        except Exception as error:
-            raise ConfigError(f"the tools of {type(self.source).__name__} cannot be listed: {error}") from error
+        listing = self.update(await list_source(self.source))
         for source in listing.unavailable:
             raise ConfigError(f"the tools of {source.name} cannot be listed: {source.message}")
         return listing
