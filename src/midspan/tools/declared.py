@@ -33,7 +33,9 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    return _declared_tool(ToolSpec(name, description), parameters, response, callback, options)
+    takes = _read_schema(name, "parameters", parameters)
+    returns = None if response is None else _read_schema(name, "response", response)
+    return tool_from_spec(ToolSpec(name, description, takes, returns), callback, **options)
 
 
 def tool_from_spec(
@@ -44,19 +46,9 @@ def tool_from_spec(
     Callback and options are those of `tool_from_schema`. Options that are given replace those of the declaration.
     """
     spec = ToolSpec.of(declaration)
-    return _declared_tool(spec, spec.parameters or {"type": "object"}, spec.response, callback, options)
-
-
-def _declared_tool(
-    spec: ToolSpec,
-    parameters: JsonSchema,
-    response: JsonSchema | None,
-    callback: Callable[..., Any],
-    options: DeclaredToolOptions,
-) -> Tool[..., Any]:
     check_name(spec.name)
-    takes = _read_schema(spec.name, "parameters", parameters)
-    returns = None if response is None else _read_schema(spec.name, "response", response)
+    takes = {"type": "object"} if spec.parameters is None else _read_schema(spec.name, "parameters", spec.parameters)
+    returns = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
     takes_context = not _takes_values(callback, 1)
     if takes_context and not _takes_values(callback, 2):
         raise ConfigError(f"{spec.name}: the callback must be a function of the arguments, or of context and arguments")
