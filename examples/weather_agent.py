@@ -1,12 +1,12 @@
 """An agent that knows weather and time. Needs a key in GEMINI_API_KEY; see README.md for running without one."""
 
 from midspan import Agent, Limits
-from midspan.toolsets.clock import clock_tools
+from midspan.toolsets.clock import clock_tool
 from midspan.toolsets.weather import weather_tool
 
 agent = Agent(
     "gemini:gemini-3.8-flash",
-    tools=[weather_tool(), *clock_tools()],
+    tools=[weather_tool(), clock_tool()],
     system="Answer in one sentence.",
     limits=Limits(max_turns=5, max_seconds=60),
 )

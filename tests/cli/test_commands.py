@@ -58,7 +58,7 @@ def test_tools_are_listed_with_their_token_estimate(tmp_path: Path) -> None:
     assert shown.code == 0
     assert "get_weather(location, date?, detail?, hourly?)" in shown.out
     listed = json.loads(midspan("tools", "--json", home=tmp_path).out)
-    assert [tool["name"] for tool in listed["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
+    assert [tool["name"] for tool in listed["tools"]] == ["get_weather", "get_time", "calculate"]
     assert listed["tokens"] == sum(tool["tokens"] for tool in listed["tools"]) > 0
 
 

@@ -1,8 +1,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from midspan._types.parts import ToolCall
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.tools.declared import tool_from_schema
@@ -90,47 +88,3 @@ def test_schema_is_adapted_once() -> None:
         return all(one is other for one, other in zip(first, second, strict=True))
 
     assert asyncio.run(main())
-
-
-ODD_NAMES = {
-    "type": "object",
-    "properties": {
-        "user name": {"type": "string"},
-        "2": {"type": "integer", "minimum": 2},
-        "größe": {"type": "integer"},
-        "inner": {"type": "object", "properties": {"x-y": {"type": "integer"}}, "required": ["x-y"]},
-        "list": {"type": "array", "items": {"type": "object", "properties": {"p q": {"type": "string"}}}},
-    },
-    "required": ["user name"],
-    "additionalProperties": False,
-}
-
-
-NAMES = {"user name": "user_name", "2": "_2", "größe": "gr__e", "x-y": "x_y", "p q": "p_q", "my:f": "my_f"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message", "names"),
-    [
-        ({}, "invalid parameters: user name: is required but missing; expected string", ["user name"]),
-        ({"user_name": "a", "_2": 1}, 'invalid parameters: ["2"]: must be at least 2, got 1', ["2"]),
-        ({"user_name": "a", "inner": {}}, "invalid parameters: inner.x-y: is required but missing", ["x-y"]),
-        ({"user_name": "a", "list": [{}, {"p_q": [1]}]}, "invalid parameters: list[1]", ["p q"]),
-        ({"user_name": "a"}, "my:f failed: ValueError: user name", ["user name", "my:f"]),
-    ],
-)
-def test_error_has_a_note_on_names_that_the_model_knows_by_other_names(
-    arguments: dict[str, Any], message: str, names: list[str]
-) -> None:
-    def callback(arguments: dict[str, Any]) -> None:
-        raise ValueError("user name")
-
-    adapted = AdaptedTools(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
-    result = asyncio.run(adapted.call(ToolCall("1", "my_f", arguments)))
-    assert result.is_error
-    assert result.hint == f"In this message, {', '.join(f'{name} is your {NAMES[name]}' for name in names)}."
-
-
-def test_error_without_renamed_names_has_no_note() -> None:
-    adapted = AdaptedTools(source(), GEMINI_JSON_SCHEMA)
-    assert asyncio.run(adapted.call(ToolCall("1", "add", {"a": "x"}))).hint is None

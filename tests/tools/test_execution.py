@@ -186,7 +186,7 @@ def test_error_messages_are_truncated_and_encodable() -> None:
     def give() -> int:
         return {"error": "x" * 1_000_000}  # type: ignore[return-value]
 
-    assert len(told(use(give))) < 5_000
+    assert len(told(use(give))) < 201_000
 
 
 def test_exception_whose_str_fails_is_named_by_its_type() -> None:
@@ -379,7 +379,7 @@ def test_items_of_an_async_generator_are_collected_and_it_is_closed() -> None:
     assert closed.is_set()
     closed.clear()
     endless = use(numbers, last=10**9, options={"max_result_chars": 10**6})
-    assert len(endless.value) == 10_000
+    assert endless.value[-2:] == [9_999, "… [cut: the first 10,000 items]"]
     assert closed.is_set()
 
 
@@ -388,7 +388,7 @@ def test_endless_generator_is_read_up_to_a_maximum() -> None:
         return itertools.count()
 
     result = use(numbers)
-    assert (len(result.value), result.notes) == (10_000, ("only the first 10,000 items were read",))
+    assert result.value == [*range(10_000), "… [cut: the first 10,000 items]"]
 
 
 def test_generator_of_the_maximum_length_is_read_completely() -> None:
@@ -476,7 +476,6 @@ def test_result_that_is_not_json_serializable_is_described() -> None:
         result = asyncio.run(execute(made, ToolCall("1", "give")))
         assert not result.is_error
         assert result.value.startswith(message)
-        assert result.notes == ("the result is not JSON serializable; sent as its repr",)
         assert len(result.value) < 600
 
 
@@ -489,7 +488,6 @@ def test_too_large_result_is_cut_with_a_mark(value: Any) -> None:
     assert isinstance(result.value, str)
     assert "… [cut: the first 100 of " in result.value
     assert len(result.value) < 200
-    assert "cut" in result.notes[0]
 
 
 def test_result_of_exactly_the_maximum_size_is_not_cut() -> None:
@@ -504,7 +502,7 @@ def test_images_within_a_result_become_media_too() -> None:
         return {"name": "cat", "image": PNG, "more": [Blob.of(PNG, "image/png", name="dog.png")]}
 
     result = use(draw)
-    assert result.value == {"name": "cat", "image": "image/png", "more": "dog.png"}
+    assert result.value == {"name": "cat", "image": "image/png", "more": ["dog.png"]}
     assert [blob.media_type for blob in result.media] == ["image/png", "image/png"]
 
 
@@ -533,7 +531,7 @@ def test_images_become_media() -> None:
 
     assert (use(draw).value, use(draw).media) == ("image/png", (Blob.of(PNG, "image/png"),))
     assert (use(blob).value, use(blob).media[0].name) == ("cat.png", "cat.png")
-    assert (use(several).value, len(use(several).media)) == ("two cats", 2)
+    assert (use(several).value, len(use(several).media)) == (["two cats", "image/png", "application/pdf"], 2)
 
 
 def test_result_is_a_copy_of_what_the_tool_returned() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan.errors import ConfigError
 from midspan.tools.execution import LocalTools, run_call
 from midspan.tools.schedule import call_order, each_call, run_calls
 from tests.bounds import BOUND
@@ -403,9 +402,3 @@ def test_order_of_many_calls_costs_linear_work() -> None:
     assert sum(map(len, order.values())) == 3_900
     mixed = [ToolCall(str(n), ("audit", "withdraw")[n % 2], {"id": str(n)}) for n in range(4_000)]
     assert sum(map(len, call_order(mixed, ACCOUNTS).values())) < 3 * 4_000
-
-
-def test_list_of_functions_in_place_of_a_source_is_a_config_error() -> None:
-    functions: Any = [len]
-    with pytest.raises(ConfigError, match=r"run must be a function of a call, such as source\.call, got \[<built-in"):
-        asyncio.run(run_calls(calls("len"), functions))

@@ -41,23 +41,14 @@ def test_value_that_is_not_a_tool_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("tools", "words"),
     [
-        ("add", "tools must be a list of functions, tools and sources, got 'add'"),
         ({"add": add}, "a declaration needs a name and a description"),
         (None, "None is not a tool; expected a function"),
-        (Toolbox(), r"is not a tool; pass its source\(\)"),
-        ([Toolbox()], r"is not a tool; pass its source\(\)"),
-        (LocalTools, "LocalTools is a class; pass an instance of it"),
-        ([LocalTools], "LocalTools is a class; pass an instance of it"),
+        (Toolbox(), "is not a tool; expected a function"),
     ],
 )
 def test_error_for_invalid_tools_says_what_to_pass(tools: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         source_of(tools)
-
-
-def test_merged_accepts_only_sources() -> None:
-    with pytest.raises(ConfigError, match="5 is not a tool source"):
-        Merged([LocalTools([add]), 5])  # type: ignore[list-item]
 
 
 def test_two_tools_of_one_name_are_an_error() -> None:
@@ -92,9 +83,3 @@ def test_unknown_tool_error_suggests_the_name_without_namespace() -> None:
 
 def test_unknown_tool_error_says_that_there_are_no_tools() -> None:
     assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"
-
-
-@pytest.mark.parametrize("tools", [5, "add", {"add": len}])
-def test_local_tools_needs_a_list(tools: Any) -> None:
-    with pytest.raises(ConfigError, match="tools must be a list of functions and tools, got "):
-        LocalTools(tools)

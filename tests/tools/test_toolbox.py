@@ -24,7 +24,6 @@ def test_tools_of_a_session_are_visible_there_only() -> None:
     assert [spec.name for spec in box.list_tools("user_123")] == ["add", "whoami"]
     assert [spec.name for spec in box.list_tools("user_456")] == ["add"]
     assert [spec.name for spec in box.list_tools()] == ["add"]
-    assert box.sessions == ("user_123", "user_456")
 
 
 def test_tool_is_executed_in_its_session() -> None:
@@ -65,8 +64,6 @@ def test_duplicates_are_an_error_skipped_or_overridden() -> None:
     assert asyncio.run(box.execute_in_session(None, "add", {})).value == "first"
     box.register(other("third"), duplicates="override")
     assert asyncio.run(box.execute_in_session(None, "add", {})).value == "third"
-    with pytest.raises(ConfigError, match="duplicates must be"):
-        box.register(other("x"), duplicates="maybe")  # type: ignore[arg-type]
 
 
 def test_session_tool_overrides_a_common_tool() -> None:
@@ -85,13 +82,6 @@ def test_source_sees_tools_that_are_registered_later() -> None:
     source = box.source("s")
     box.register(add, session="s")
     assert [spec.name for spec in asyncio.run(source.list_tools())] == ["add"]
-
-
-def test_session_name_must_be_a_string() -> None:
-    box = Toolbox()
-    with pytest.raises(ConfigError, match="the name of a session must be a str, got 5"):
-        box.register(add, session=5)  # type: ignore[arg-type]
-    assert box.sessions == ()
 
 
 def test_value_that_is_not_a_tool_cannot_be_registered() -> None:

@@ -39,7 +39,7 @@ def test_importing_the_toolsets_loads_none_of_them() -> None:
 
 def test_ready_tools_describe_all_of_their_parameters() -> None:
     tools = toolsets.ready_tools()
-    assert [tool.name for tool in tools] == ["get_weather", "get_time", "convert_time", "calculate"]
+    assert [tool.name for tool in tools] == ["get_weather", "get_time", "calculate"]
     for tool in tools:
         assert tool.spec.description.endswith((".", "*.")), tool.name
         assert tool.spec.examples

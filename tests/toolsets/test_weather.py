@@ -453,7 +453,7 @@ def test_invalid_url_is_rejected(url: str) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3"])
 def test_invalid_timeout_is_rejected(timeout: Any) -> None:
-    with pytest.raises(ConfigError, match="must be a positive number of seconds"):
+    with pytest.raises(ConfigError, match="timeout"):
         weather_tool(timeout=timeout)
 
 

@@ -1,5 +1,6 @@
 """Tools that are declared by JSON Schemas instead of Python signatures."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Any, Unpack
@@ -9,15 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._schema.normalize import normalize
+from midspan._schema.tree import TYPES, SchemaTree
 from midspan._types.context import RunContext
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, SchemaError
-from midspan.tools.function import DeclaredToolOptions, Tool, check_name, takes_values
+from midspan.tools.function import DeclaredToolOptions, Tool, check_name
 
 JsonSchema = dict[str, Any] | str | bytes
-
-_JSON_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
-_MAX_DEPTH = 100
 
 
 def tool_from_schema(
@@ -34,7 +33,9 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    return _declared_tool(ToolSpec(name, description), parameters, response, callback, options)
+    takes = _read_schema(name, "parameters", parameters)
+    returns = None if response is None else _read_schema(name, "response", response)
+    return tool_from_spec(ToolSpec(name, description, takes, returns), callback, **options)
 
 
 def tool_from_spec(
@@ -45,58 +46,41 @@ def tool_from_spec(
     Callback and options are those of `tool_from_schema`. Options that are given replace those of the declaration.
     """
     spec = ToolSpec.of(declaration)
-    return _declared_tool(spec, spec.parameters or {"type": "object"}, spec.response, callback, options)
-
-
-def _declared_tool(
-    spec: ToolSpec,
-    parameters: JsonSchema,
-    response: JsonSchema | None,
-    callback: Callable[..., Any],
-    options: DeclaredToolOptions,
-) -> Tool[..., Any]:
     check_name(spec.name)
-    try:
-        takes = _read_schema(parameters, "parameters")
-        returns = None if response is None else _read_schema(response, "response")
-    except SchemaError as error:
-        raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
-    if not callable(callback) or not (takes_values(callback, 1) or takes_values(callback, 2)):
+    takes = {"type": "object"} if spec.parameters is None else _read_schema(spec.name, "parameters", spec.parameters)
+    returns = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
+    takes_context = not _takes_values(callback, 1)
+    if takes_context and not _takes_values(callback, 2):
         raise ConfigError(f"{spec.name}: the callback must be a function of the arguments, or of context and arguments")
-    takes_context = not takes_values(callback, 1)
 
     def bind(arguments: dict[str, Any], context: RunContext[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         copied = deepcopy(arguments)  # the callback may change them, and the conversation must not change with them
         return ((context.user, copied) if takes_context else (copied,)), {}
 
-    complete = replace(spec, parameters=takes, response=returns)
-    made: Tool[..., Any] = Tool(complete, callback, options, bind=bind, enforces_response=True)
-    made.check_schemas()
-    return made
+    spec = replace(spec, parameters=takes, response=returns)
+    return Tool(spec, callback, options, bind=bind, enforces_response=True)
 
 
-def _read_schema(schema: JsonSchema, label: str) -> dict[str, Any]:
+def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
     """Return a schema as a dict. Type names of Python and other languages are replaced by those of JSON Schema."""
-    if not isinstance(schema, dict | str | bytes):
-        raise SchemaError(f"invalid {label} schema: expected a dict or JSON text, got {schema!r}")
     try:
         read = schema if isinstance(schema, dict) else msgspec.json.decode(schema, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SchemaError(f"invalid {label} schema: {error}") from error
-    return normalize(read) if _has_other_types(read) else read
+        types = [node.schema.get("type") for node in SchemaTree(read).nodes]
+        has_other_types = any(isinstance(name, str) and name not in TYPES for name in types)
+        return normalize(read) if has_other_types else read
+    except (SchemaError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"failed to create tool {tool}: invalid {label} schema: {error}") from error
 
 
-def _has_other_types(schema: Any, depth: int = 0) -> bool:
-    """Whether a type is not one of JSON Schema: `dict`, `float`, `STRING`."""
-    if depth > _MAX_DEPTH:
-        return False  # the validator rejects it for its depth
-    if isinstance(schema, list):
-        return any(_has_other_types(item, depth + 1) for item in schema)
-    if not isinstance(schema, dict):
+def _takes_values(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with this many values, as far as Python can tell."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
         return False
-    name = schema.get("type")
-    is_other = isinstance(name, str) and name not in _JSON_TYPES
-    return is_other or any(_has_other_types(item, depth + 1) for item in schema.values())
+    except ValueError:  # of some functions in C
+        return True
+    return True
 
 
 class _Parameter(Struct):

@@ -7,7 +7,7 @@ SystemExit are raised, because they are meant for the program.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from time import monotonic, perf_counter
@@ -18,7 +18,7 @@ import msgspec
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.texts import NOT_JSON, count_noun, truncate
-from midspan.errors import ArgumentError, ConfigError, DuplicateToolError, ResultError, ToolError
+from midspan.errors import ArgumentError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
     ToolListing,
@@ -33,7 +33,6 @@ _log = logging.getLogger("midspan.tools")
 
 _MAX_ITEMS = 10_000
 """How many items of a generator are read."""
-_MAX_ERROR_BYTES = 4_000
 _MAX_MEDIA_DEPTH = 4
 _DATA_TYPES = frozenset((dict, str, int, float, bool, type(None)))
 _PLAIN_TYPES = _DATA_TYPES | {list, tuple}
@@ -45,8 +44,6 @@ class LocalTools(ToolSource):
     """Functions and tools, each under its own name."""
 
     def __init__(self, tools: Iterable[Tool[..., Any] | Callable[..., Any]] = ()) -> None:
-        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-            raise ConfigError(f"tools must be a list of functions and tools, got {tools!r:.80}")
         self._tools: dict[str, Tool[..., Any]] = {}
         for function in tools:
             tool = tool_of(function)
@@ -127,8 +124,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         else:
             value = await _run_in_thread(function, tool.timeout)
         if type(value) not in _PLAIN_TYPES:
-            value, notes = await _read(value, tool, started)
-            changes = (*changes, *notes)
+            value = await _read(value, tool, started)
     except asyncio.CancelledError:
         context.cancel()
         raise
@@ -152,55 +148,37 @@ def execute_here(
     validated = tool.parameters.validate(call.arguments)
     if validated.problems:
         return _invalid_arguments(call, validated.problems)
-    changes = validated.changes
     try:
         value = _bind(tool, validated.arguments, context)
         if type(value) not in _PLAIN_TYPES:
-            read = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop)
-            value, notes = read.result()
-            changes = (*changes, *notes)
+            value = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop).result()
     except Exception as error:  # noqa: BLE001 - tools are user code
         return _error_result(call, error, context)
-    return _to_tool_result(tool, call, value, changes)
-
-
-async def execute_in_this_task(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]) -> ToolResult:
-    """Run the call of an async function in the current task, without a timeout. Worker processes do so."""
-    validated = tool.parameters.validate(call.arguments)
-    if validated.problems:
-        return _invalid_arguments(call, validated.problems)
-    changes = validated.changes
-    try:
-        value = await _bind(tool, validated.arguments, context)
-        if type(value) not in _PLAIN_TYPES:
-            value, notes = await _read(value, tool, monotonic())
-            changes = (*changes, *notes)
-    except (Exception, asyncio.CancelledError) as error:
-        if context.cancelled and isinstance(error, asyncio.CancelledError):
-            raise
-        return _error_result(call, error, context)
-    return _to_tool_result(tool, call, value, changes)
+    return _to_tool_result(tool, call, value, validated.changes)
 
 
 class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 
 
-async def _read(value: Any, tool: Tool[..., Any], started: float) -> tuple[Any, tuple[str, ...]]:
-    """Return the value itself if a function returned a generator or an awaitable, and notes about it."""
-    is_collected, name = False, tool.spec.name
+async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
+    """Return the value itself if a function returned a generator or an awaitable."""
+    name = tool.spec.name
     while True:  # a lambda may return a coroutine, which may return a generator
         seconds_left = None if tool.timeout is None else tool.timeout - (monotonic() - started)
         if isinstance(value, Iterator):
-            value, is_collected = await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left), True
+            value = _limited(await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left))
         elif isinstance(value, AsyncIterator):
-            value, is_collected = await run_in_task(_collect, value, timeout=seconds_left, name=name), True
+            value = _limited(await run_in_task(_collect, value, timeout=seconds_left, name=name))
         elif inspect.isawaitable(value):
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
-        elif is_collected and len(value) > _MAX_ITEMS:
-            return value[:_MAX_ITEMS], (f"only the first {_MAX_ITEMS:,} items were read",)
         else:
-            return value, ()
+            return value
+
+
+def _limited(items: list[Any]) -> list[Any]:
+    """Return the items, with a mark in place of the last one if there are too many."""
+    return items if len(items) <= _MAX_ITEMS else [*items[:-1], f"… [cut: the first {_MAX_ITEMS:,} items]"]
 
 
 def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
@@ -266,31 +244,32 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     What a tool did is never hidden by its return annotation: a value that does not match goes to the model with a
     note. Only a response schema that was given explicitly is enforced.
     """
-    media: list[Blob] = []
-    hint = None
     if type(returned) not in _DATA_TYPES and (content := _ordered_content(returned)):
         return ToolResult(call.id, call.name, content=content, is_final=tool.final is True, notes=notes)
+    media: list[Blob] = []
+    is_error, hint = False, None
     try:
         value, size = _to_json(returned, media)
     except ResultError as error:
         if tool.enforces_response and tool.response is not None:
             return call.error_result(f"invalid response: {error}")
-        value = _describe(returned, error)
-        size, notes = len(value), (*notes, "the result is not JSON serializable; sent as its repr")
+        value, size = _describe(returned, error), 0
     else:
         if tool.response is not None and not media and not tool.response.accepts(value):
-            if isinstance(value, dict) and value.get("error"):
-                return _reported_error(call, value, notes)
-            problems = bulleted(map(str, tool.response.problems(value)))
-            if tool.enforces_response:
-                return call.error_result(f"invalid response:{problems}")
-            _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
-            hint = f"The result does not match the declared output:{problems}"
-    final = tool.final
-    is_final = final if isinstance(final, bool) else _is_final(call.name, final, value)
+            # A tool may report an error in its result, whatever schema its successes have.
+            is_error = isinstance(value, dict) and bool(value.get("error"))
+            if not is_error:
+                problems = bulleted(map(str, tool.response.problems(value)))
+                if tool.enforces_response:
+                    return call.error_result(f"invalid response:{problems}")
+                _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
+                hint = f"The result does not match the declared output:{problems}"
+    is_final = not is_error and (
+        tool.final if isinstance(tool.final, bool) else _is_final(call.name, tool.final, value)
+    )
     if size > tool.max_result_chars:
-        value, notes = _cut(value, tool.max_result_chars, notes)
-    return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes, hint)
+        value = _cut(value, tool.max_result_chars)
+    return ToolResult(call.id, call.name, value, is_error, tuple(media), is_final, notes, hint)
 
 
 def _is_final(name: str, final: Callable[[Any], bool], value: Any) -> bool:
@@ -320,13 +299,6 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
     return data, len(_encode(data))
 
 
-def _reported_error(call: ToolCall, value: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
-    """A tool may report an error in its result, whatever schema its successes have."""
-    encoded = _encode(value)
-    shown = value if len(encoded) <= _MAX_ERROR_BYTES else truncate(encoded.decode())
-    return ToolResult(call.id, call.name, shown, is_error=True, notes=notes)
-
-
 def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
     """Return the content of a function that returns texts and resources, perhaps with media; else nothing."""
     parts = value if type(value) in (list, tuple) else (value,)
@@ -338,27 +310,16 @@ def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
 
 def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     """Return the value with a name in place of each image or other medium, which is appended to `media`."""
-    blob = _to_blob(value)
-    if blob is not None:
-        media.append(blob)
-        return blob.name or blob.media_type
+    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(bytes(value[:16]))):
+        value = Blob.of(bytes(value), media_type)
+    if isinstance(value, Blob):
+        media.append(value)
+        return value.name or value.media_type
     if depth < _MAX_MEDIA_DEPTH and type(value) in (list, tuple):
-        items = [_extract_media(item, media, depth + 1) for item in value]
-        texts = [item for item, original in zip(items, value, strict=True) if _to_blob(original) is None]
-        if len(texts) == len(items):
-            return value if all(item is original for item, original in zip(items, value, strict=True)) else items
-        return (texts[0] if len(texts) == 1 else texts) if texts else ", ".join(items)
+        return [_extract_media(item, media, depth + 1) for item in value]
     if depth < _MAX_MEDIA_DEPTH and type(value) is dict:
         return {name: _extract_media(item, media, depth + 1) for name, item in value.items()}
     return value
-
-
-def _to_blob(value: Any) -> Blob | None:
-    if isinstance(value, Blob):
-        return value
-    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(bytes(value[:16]))):
-        return Blob.of(bytes(value), media_type)
-    return None
 
 
 _SIGNATURES = {
@@ -385,13 +346,10 @@ def _describe(value: Any, error: ResultError) -> str:
     return truncate(f"{error}. repr: {text}")
 
 
-def _cut(value: Any, max_chars: int, notes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-    """Truncate the value to `max_chars` and say so."""
+def _cut(value: Any, max_chars: int) -> Any:
+    """Return the value, or if it is longer than `max_chars`, its first characters with a mark."""
     text = value if isinstance(value, str) else _encode(value).decode()
-    if len(text) <= max_chars:
-        return value, notes
-    shown = f"the first {max_chars:,} of {len(text):,} characters"
-    return f"{text[:max_chars]}… [cut: {shown}]", (*notes, f"the result was cut to {shown}")
+    return value if len(text) <= max_chars else truncate(text, max_chars)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -31,8 +31,6 @@ def user_code(problem: str) -> Iterator[None]:
             yield
     except ConfigError:
         raise
-    except SyntaxError as error:
-        raise ConfigError(f"{problem}: {error.msg}, line {error.lineno}") from error
     except (Exception, SystemExit) as error:  # a script may call sys.exit when it is imported
         description = f"{type(error).__name__}: {error}".rstrip(": ")
         raise ConfigError(f"{problem}: {description}{_location(error)}") from error
@@ -74,8 +72,6 @@ def import_user_module(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, and a module that it imports does not
         raise ConfigError(f"no module {name!r} is installed or in this directory; name a file as ./NAME.py") from error
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name!r} is neither a Python file nor a module") from error
 
 
 def _add_to_path(folder: Path) -> None:
@@ -89,19 +85,16 @@ def _tools_of(module: ModuleType, name: str) -> list[Any]:
     from midspan.tools.source import ToolSource
 
     listed = getattr(module, "tools", None)
-    if isinstance(listed, ToolSource) and not isinstance(listed, type):
+    if isinstance(listed, ToolSource):
         return [listed]
     if not (listed is None or isinstance(listed, list | tuple | ModuleType) or callable(listed)):
-        hint = "use its source()" if hasattr(listed, "source") else "make it a list of functions"
-        raise ConfigError(f"`tools` in {name!r} is {listed!r}, not a list or a source of tools; {hint}")
+        raise ConfigError(f"`tools` in {name!r} is {listed!r}; make it a list of functions or a source of tools")
     public = [value for key, value in vars(module).items() if not key.startswith("_")]
+    decorated = [value for value in public if isinstance(value, Tool)]
     functions = [value for value in public if inspect.isfunction(value) and value.__module__ == module.__name__]
+    tools: list[Any] = list(listed if isinstance(listed, list | tuple) else dict.fromkeys(decorated or functions))
     try:
-        if isinstance(listed, list | tuple):
-            return [tool if isinstance(tool, ToolSource) else tool_of(tool) for tool in listed]
-        tools = list(dict.fromkeys(value for value in public if isinstance(value, Tool))) or list(
-            map(tool_of, functions)
-        )
+        tools = [tool if isinstance(tool, ToolSource) else tool_of(tool) for tool in tools]
     except (SchemaError, TypeError) as error:
         raise ConfigError(f"cannot use the tools in {name!r}: {error}") from error
     if not tools:

@@ -2,10 +2,9 @@
 
 import inspect
 import re
-import threading
 import types
 from collections.abc import Callable, Collection
-from functools import cached_property, update_wrapper
+from functools import cached_property, partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -25,7 +24,6 @@ from msgspec.structs import replace
 
 from midspan._types.context import RunContext
 from midspan._types.specs import Effects, ToolSpec
-from midspan._types.texts import check_text
 from midspan.errors import ArgumentError, ConfigError, ResultError, SchemaError
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 """An argument in the declaration of an effect: `account:{id}`."""
 _SPEC_OPTIONS = ("title", "read_only", "destructive", "open_world", "repeatable")
 """Options that a spec has under the same name, with the same value."""
-_MAX_SECONDS = 1e300
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """Larger numbers cannot be added to the time of a clock."""
 
 
@@ -50,38 +48,24 @@ class _DataOptions(TypedDict, total=False):
     """The options that are plain data. msgspec checks their types."""
 
     title: str | None
-    """A name for people."""
     reads: str | Collection[str]
-    """What the tool reads, with placeholders for its arguments: `"account:{id}"`."""
     writes: str | Collection[str]
-    """What the tool changes."""
     idempotent: bool
-    """A second identical call changes nothing more."""
     read_only: bool | None
-    """The tool changes nothing."""
     destructive: bool | None
-    """The tool may delete or overwrite something."""
     open_world: bool | None
-    """The tool deals with things outside of a closed system, as a web search does."""
     repeatable: bool
-    """Loop detection ignores the tool."""
     examples: Collection[dict[str, Any]]
-    """Arguments of good calls."""
-    timeout: float | None
-    """In seconds, 30 by default; None means no limit."""
+    timeout: Seconds | None
     max_result_chars: Annotated[int, msgspec.Meta(ge=1)]
-    """Longer results, in characters of JSON, are cut before a model pays for them; 200,000 by default."""
     isolate: bool
-    """Calls run in a worker process, which is killed at the timeout. The module of the function must be importable."""
     check_formats: bool
-    """Arguments and results must have the `format` that a schema declares, such as `ipv4` or `email`."""
 
 
 class DeclaredToolOptions(_DataOptions, total=False):
-    """What can be said about a tool beside its name, its description, its schemas and its function."""
+    """What can be said about a tool beside its name, its description, its schemas and its function; see `tool`."""
 
     final: bool | Callable[[Any], bool]
-    """The result ends the run: always, or if this function of the result returns true."""
 
 
 class ToolOptions(DeclaredToolOptions, total=False):
@@ -91,46 +75,38 @@ class ToolOptions(DeclaredToolOptions, total=False):
     description: str | None
 
 
-def with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
+def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
     """Return the spec with the options in place of its own. Raises ConfigError if one of them is not valid."""
-    check_text(spec.description, f"{spec.name}: description")
     try:
         _check_options(options)
         effects = _effects(spec, options)
-        examples = tuple(map(_example, options.get("examples", spec.examples)))
+        examples = _to_json(options.get("examples", spec.examples))
     except ConfigError as error:
         raise type(error)(f"{spec.name}: {error}") from error
     final = options.get("final", spec.final) is not False
-    as_given = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
-    return replace(spec, effects=effects, examples=examples, final=final, **as_given)
+    others = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
+    return replace(spec, effects=effects, examples=examples, final=final, **others)
 
 
 def _check_options(options: DeclaredToolOptions) -> None:
-    for option in options:
-        if option not in ToolOptions.__optional_keys__:
-            known = ", ".join(sorted(ToolOptions.__optional_keys__))
-            raise ConfigError(f"unknown tool option {option!r}; known options: {known}")
-    if (timeout := options.get("timeout")) is not None:
-        check_seconds(timeout, "timeout")
+    if unknown := options.keys() - ToolOptions.__optional_keys__:
+        known = ", ".join(sorted(ToolOptions.__optional_keys__))
+        raise ConfigError(f"unknown tool option {min(unknown)!r}; known options: {known}")
     try:
         msgspec.convert({option: value for option, value in options.items() if option != "final"}, _DataOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"invalid option: {error}") from error
-    if (title := options.get("title")) is not None:
-        check_text(title, "title")
-    final = options.get("final", False)
-    if not isinstance(final, bool) and (not callable(final) or is_async(final) or not takes_values(final, 1)):
-        raise ConfigError(f"final must be True, False or a plain function of the result, got {final!r}")
+    if is_async(options.get("final")):
+        raise ConfigError("final must be True, False or a plain function of the result, not an async one")
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
     if options.keys().isdisjoint(("reads", "writes", "idempotent")):
         return spec.effects
-    reads, writes = _templates("reads", options.get("reads", ())), _templates("writes", options.get("writes", ()))
+    reads, writes = _templates(options.get("reads", ())), _templates(options.get("writes", ()))
     if writes and options.get("read_only", spec.read_only):
         raise ConfigError(f"read_only contradicts writes={writes!r}")
-    properties = (spec.parameters or {}).get("properties")
-    names = [name for name in properties if isinstance(name, str)] if isinstance(properties, dict) else []
+    names = (spec.parameters or {}).get("properties", {})
     for template in (*reads, *writes):
         for placeholder in PLACEHOLDER.findall(template):
             if placeholder not in names:
@@ -140,54 +116,35 @@ def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
     return None if effects == Effects() else effects
 
 
-def _templates(option: str, names: str | Collection[str]) -> tuple[str, ...]:
+def _templates(names: str | Collection[str]) -> tuple[str, ...]:
     templates = (names,) if isinstance(names, str) else tuple(names)
     for template in templates:
         if not template or set("{}") & set(PLACEHOLDER.sub("", template)):
-            raise SchemaError(f"{option}: {template!r} is not valid; write 'account:{{id}}', 'account:*' or '*'")
+            raise SchemaError(f"{template!r} is not valid; write 'account:{{id}}', 'account:*' or '*'")
     return templates
 
 
-def _example(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return an example as JSON data; it is a copy, so later changes by the caller have no effect."""
+def _to_json(examples: Collection[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return examples as JSON data; a copy, so later changes by the caller have no effect."""
+    if not examples:
+        return ()
     from midspan._schema.jsonable import to_jsonable  # few tools have examples
 
     try:
-        example: dict[str, Any] = to_jsonable(arguments)
+        return tuple(to_jsonable(list(examples)))
     except ResultError as error:
-        raise SchemaError(f"the example {arguments!r} is not JSON serializable: {error}") from error
-    return example
+        raise SchemaError(f"the examples are not JSON serializable: {error}") from error
 
 
-def check_name(name: Any) -> None:
-    check_text(name, "the name of a tool")
-    if not name:
-        raise ConfigError("the name of a tool must not be empty")
-    if not name.isprintable():
+def check_name(name: str) -> None:
+    """Raise ConfigError if a name cannot be sent, or would break a line of a log."""
+    if not name or not name.isprintable():
         raise ConfigError(f"the name of a tool must consist of printable characters, got {name!r:.80}")
-
-
-def check_seconds(value: float, label: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_SECONDS:
-        raise ConfigError(f"{label} must be a positive number of seconds, got {value!r}")
 
 
 def is_async(function: Any) -> bool:
     method = getattr(type(function), "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
-
-
-def takes_values(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with this many values, as far as Python can tell."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
 
 
 class Tool(Generic[P, R]):
@@ -204,7 +161,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         """`bind=None` passes valid arguments to the function by name, as they are."""
         options = options or {}
-        self.spec = with_options(spec, options)
+        self.spec = _with_options(spec, options)
         self.function = function
         self.bind = bind
         self.timeout = options.get("timeout", 30.0)
@@ -216,17 +173,31 @@ class Tool(Generic[P, R]):
 
             check_isolated(spec.name, function)
         self.is_async = is_async(function)
+        self.is_method = False
+        """Whether it is a method that was decorated in its class, and not yet the tool of an object."""
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         self._formats = options.get("check_formats", False)
+        if enforces_response or self.spec.examples:  # other schemas are valid, because we make them
+            self._check_schemas()
 
-    def check_schemas(self) -> None:
-        """Raise SchemaError if a schema or an example is not valid. Schemas of functions are valid, as we make them."""
+    def _check_schemas(self) -> None:
         try:
             self.parameters, self.response  # noqa: B018 - compiles them
-            self._check_examples()
+            for example in self.spec.examples:
+                self._check_example(example)
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {self.name}: {error}") from error
+
+    def _check_example(self, example: dict[str, Any]) -> None:
+        validated = self.parameters.validate(example)
+        try:
+            if self.bind is not None and not validated.problems:
+                self.bind(validated.arguments, RunContext())
+        except ArgumentError as error:
+            raise SchemaError(f"the example {example!r} is not a valid call: {error}") from error
+        if validated.problems:
+            raise SchemaError(f"the example {example!r} is not a valid call: {validated.problems[0]}")
 
     @cached_property
     def parameters(self) -> "SchemaValidator":
@@ -250,31 +221,25 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    if TYPE_CHECKING:  # a decorated method is a _ToolMethod, which is a tool of each object
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
 
-        @overload
-        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None) -> "Tool[Q, R]": ...
 
-        @overload
-        def __get__(
-            self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None
-        ) -> "Tool[Q, R]": ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return the tool of an object. Nothing is stored in the object, so it can be copied and pickled."""
+        if instance is None or not self.is_method:
+            return self
+        from copy import copy  # loaded with the first method
 
-        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+        self.parameters, self.response  # noqa: B018 - compiled once for all objects
+        bound: Tool[..., Any] = copy(self)
+        bound.function, bound.is_method = types.MethodType(self.function, instance), False
+        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
-
-    def _check_examples(self) -> None:
-        for example in self.spec.examples:
-            validated = self.parameters.validate(example)
-            if validated.problems:
-                raise SchemaError(f"the example {example!r} is not a valid call: {validated.problems[0]}")
-            try:
-                if self.bind is not None:
-                    self.bind(validated.arguments, RunContext())
-            except ArgumentError as error:
-                raise SchemaError(f"the example {example!r} is not a valid call: {error}") from error
 
 
 @overload
@@ -285,7 +250,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
-def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+def tool(function: Any = None, /, **options: Any) -> Any:
     """Make a tool of a function. Name, description and schemas come from its signature and its docstring.
 
     A method that is decorated in its class is a tool of each object.
@@ -305,15 +270,23 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: tool(function, **options)
-    return _ToolMethod(function, options) if _is_method(function) else tool_of(function, **options)
+    if not _is_method(function):
+        return tool_of(function, **options)
+    method = tool_of(partial(function, None), **options)  # the schema has no parameter for the object
+    method.function, method.is_method = function, True
+    return method
 
 
 def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool[..., Any]:
     """Return the tool of a callable. A callable that already is a tool is returned as it is."""
-    function = _bound(function)
+    method = getattr(function, "__func__", None)
+    if isinstance(method, Tool):  # a class method: Python 3.13 and later do not bind what is inside `classmethod`
+        function = method.__get__(getattr(function, "__self__", None))
     if isinstance(function, Tool):
         if options:
             raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
+        if function.is_method:
+            raise SchemaError(f"{function.name} is a method without its object; pass the method of an object")
         return function
     name, description = options.pop("name", None), options.pop("description", None)
     if name is not None:
@@ -329,56 +302,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
         signature.response,
         needs_context=binding.needs_context,
     )
-    made: Tool[..., Any] = Tool(spec, function, options, bind=None if binding.takes_json else binding)
-    if made.spec.examples:
-        made.check_schemas()
-    return made
-
-
-class _ToolMethod:
-    """A method that was decorated with `@tool`. As an attribute of an object it is a tool.
-
-    Schemas are the same for all objects and made once. Nothing is stored in the objects: a copy of an object has tools
-    of its own, and objects with such methods can be pickled.
-    """
-
-    __name__: str
-
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        update_wrapper(self, function)
-        self._function = function
-        self._options = options
-        self._tool: Tool[..., Any] | None = None
-        self._is_making = False
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else self.bound_to(instance)
-
-    def bound_to(self, instance: Any) -> Any:
-        """Return the tool of an object."""
-        method = types.MethodType(self._function, instance)
-        if self._tool is None:
-            with _making:
-                if self._is_making:  # inspect looks the method up again, in search of a docstring
-                    return method
-                self._is_making = True
-                try:
-                    self._tool = tool_of(method, **self._options)
-                    self._tool.check_schemas()  # all objects share what is compiled
-                finally:
-                    self._is_making = False
-        from copy import copy  # loaded with the first method
-
-        bound = copy(self._tool)
-        bound.function = method
-        return bound
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-
-_making = threading.RLock()
-"""Held while the schemas of a method are made."""
+    return Tool(spec, function, options, bind=None if binding.takes_json else binding)
 
 
 def _is_method(function: object) -> bool:
@@ -388,11 +312,3 @@ def _is_method(function: object) -> bool:
     first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
     scope = function.__qualname__.rpartition(".")[0]
     return first == "self" or (first == "cls" and bool(scope) and not scope.endswith("<locals>"))
-
-
-def _bound(function: Any) -> Any:
-    """Return the tool of a class method: Python 3.13 and later do not bind the method inside `classmethod`."""
-    if isinstance(function, _ToolMethod):
-        raise SchemaError(f"{function.__name__} is a method without its object; pass the method of an object")
-    method = getattr(function, "__func__", None)
-    return method.bound_to(function.__self__) if isinstance(method, _ToolMethod) else function

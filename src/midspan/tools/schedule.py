@@ -9,7 +9,6 @@ from typing import Any
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError
 from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
 from midspan.tools.tasks import Outcome, result_of, start
@@ -28,8 +27,6 @@ async def run_calls(
     max_concurrency: int | None = None,
 ) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
-    if not callable(run):
-        raise ConfigError(f"run must be a function of a call, such as source.call, got {run!r:.80}")
     planned = [(call, NO_CONTEXT) for call in calls]
     finished = each_call(planned, lambda call, _: run(call), max_concurrency=max_concurrency)
     results = {position: result async for position, result, _ in finished}

@@ -9,8 +9,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Outcome = tuple[bool, Any]
@@ -18,6 +17,9 @@ Outcome = tuple[bool, Any]
 
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled task may take to end before it is abandoned."""
+
+_DEADLINE = "the deadline of the run"
+"""The message of a cancellation by `with_timeout`."""
 
 _log = logging.getLogger("midspan.tools")
 
@@ -144,45 +146,31 @@ def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> Awaitable[T]
 
 
 async def _with_deadline(awaitable: Awaitable[T], timeout: float) -> T:
-    with _Deadline(timeout) as deadline:
+    """Do what `asyncio.timeout` does, and mark the CancelledError, so that `run_in_task` can tell it from others."""
+    task = asyncio.current_task()
+    assert task is not None, "a deadline is set by code that runs in a task"
+    cancelling, has_expired = task.cancelling(), False
+
+    def expire() -> None:
+        nonlocal has_expired
+        has_expired = True
+        task.cancel(_DEADLINE)
+
+    timer = task.get_loop().call_later(timeout, expire)
+    try:
         value = await awaitable
-    if deadline.has_expired:
+    except BaseException as error:
+        # A cancellation by anybody else takes precedence over the deadline.
+        if has_expired and task.uncancel() <= cancelling and isinstance(error, asyncio.CancelledError):
+            raise Expired from error
+        raise
+    finally:
+        timer.cancel()
+    if has_expired:
+        task.uncancel()
         raise Expired((value,))
     return value
 
 
-class _Deadline:
-    """Cancels the current task after `timeout` seconds and raises Expired in its place.
-
-    Does what `asyncio.timeout` does, and marks its CancelledError, so that `run_in_task` can tell it from others.
-    """
-
-    __slots__ = ("_cancelling", "_task", "_timeout", "_timer", "has_expired")
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self.has_expired = False
-
-    def __enter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None, "a deadline is set by code that runs in a task"
-        self._task: asyncio.Task[Any] = task
-        self._cancelling = task.cancelling()
-        self._timer = task.get_loop().call_later(self._timeout, self._expire)
-        return self
-
-    def _expire(self) -> None:
-        self.has_expired = True
-        self._task.cancel(msg=self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        # A cancellation by anybody else takes precedence over the deadline.
-        if self.has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise Expired from error
-
-
 def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
-    return bool(cancelled.args) and isinstance(cancelled.args[0], _Deadline)
+    return bool(cancelled.args) and cancelled.args[0] is _DEADLINE

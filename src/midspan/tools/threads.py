@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Outcome, ToolRaised
@@ -97,18 +97,17 @@ class _ThreadPool:
                 self._idle += 1
                 raise ToolError("not run: no thread could be started")
             if self._idle >= 0:
-                job.note_start()  # a thread is free
+                job.start_timer()  # a thread is free
             self._jobs.put(job)
 
     def abandon(self, job: "_Job") -> None:
         """Stop waiting for a job. If it is running, another thread takes the slot of its thread."""
         with self._lock:
-            if job.state == "running":
+            job.function, job.is_abandoned = None, True
+            if job.is_running:
                 self._threads -= 1
                 self.abandoned += 1
                 self._add_thread()
-            if job.state != "ended":
-                job.state, job.function = "abandoned", None
 
     def _add_thread(self) -> None:
         """Start a thread if a waiting job needs one; call it with the lock held."""
@@ -126,18 +125,21 @@ class _ThreadPool:
         while True:
             job = self._jobs.get()
             with self._lock:
-                function = job.start()
+                function, job.function = job.function, None
                 if function is None:  # it was cancelled before
                     self._idle += 1
                     continue
+                job.is_running = True
+            if job.timeout is not None:
+                job.call_soon(job.start_timer)
             outcome = _outcome(function)
             with self._lock:
-                if job.state == "abandoned":
+                if job.is_abandoned:
                     self.abandoned -= 1
                     return
-                job.state = "ended"
+                job.is_running = False
                 self._idle += 1  # before the outcome is set: its receiver may submit the next job to this thread
-            job.set_outcome(outcome)
+            job.call_soon(job.set_outcome, outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
 
 
@@ -149,48 +151,37 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
 
 
 class _Job:
-    """One function to run. The pool holds its lock while the state of a job changes."""
+    """One function to run. The pool holds its lock while the first three attributes change."""
 
     def __init__(self, function: Callable[[], Any], timeout: float | None) -> None:
         self.function: Callable[[], Any] | None = function
-        self.state: Literal["waiting", "running", "ended", "abandoned"] = "waiting"
+        """None when it has been started, and if nobody waits for it any more."""
+        self.is_running = False
+        self.is_abandoned = False
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
-        self._started_at: float | None = None
-        if timeout is not None:
-            self._timer = self._loop.call_later(timeout, self._expire, timeout)
-            self.outcome.add_done_callback(lambda _: self._timer.cancel())
+        self.timeout = timeout
+        """None if there is none, and when its timer has started."""
 
-    def start(self) -> Callable[[], Any] | None:
-        """Return the function to run now; None if nobody waits for it any more."""
-        function, self.function = self.function, None
-        if function is not None:
-            self.state = "running"
-            if self._started_at is None:
-                self._call_soon(self.note_start)  # the clock of an event loop is read in its own thread
-        return function
+    def start_timer(self) -> None:
+        """Let the job expire after its timeout. Called in the thread of the event loop."""
+        if self.timeout is not None and not self.outcome.done():
+            timer = self._loop.call_later(self.timeout, self._expire)
+            self.outcome.add_done_callback(lambda _: timer.cancel())
+            self.timeout = None
 
-    def note_start(self) -> None:
-        self._started_at = self._loop.time()
-
-    def _expire(self, timeout: float) -> None:
-        now = self._loop.time()
-        seconds_left = timeout + (now if self._started_at is None else self._started_at) - now
-        if seconds_left > 0:
-            self._timer = self._loop.call_later(seconds_left, self._expire, timeout)
-        elif not self.outcome.done():
+    def _expire(self) -> None:
+        if not self.outcome.done():
             self.outcome.set_exception(Expired())
 
     def set_outcome(self, outcome: Outcome) -> None:
-        self._call_soon(partial(self._set, outcome))
-
-    def _set(self, outcome: Outcome) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
-    def _call_soon(self, function: Callable[[], object]) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the thread of the event loop."""
         with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(function)
+            self._loop.call_soon_threadsafe(function, *args)
 
 
 THREADS = Threads()

@@ -7,7 +7,7 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
 from midspan._types.texts import count_noun
-from midspan.errors import ConfigError, DuplicateToolError
+from midspan.errors import DuplicateToolError
 from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import ToolListing, ToolSource, unknown, unknown_session
@@ -29,37 +29,25 @@ class Toolbox:
         self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"
     ) -> Tool[..., Any]:
         """Add a tool to a session, which is opened if it is new, or to all. Returns the tool that has the name."""
-        if duplicates not in ("error", "skip", "override"):
-            raise ConfigError(f"duplicates must be 'error', 'skip' or 'override', got {duplicates!r}")
         new = tool_of(tool)
-        if session is not None:
-            self.open_session(session)
-        tools = self._common if session is None else self._sessions[session]
-        if new.name in tools:
-            if duplicates == "error":
-                where = f"in session {session!r}" if session is not None else "for all sessions"
-                raise DuplicateToolError(
-                    f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"
-                )
-            if duplicates == "skip":
-                return tools[new.name]
-        tools[new.name] = new
-        return new
+        tools = self._common if session is None else self._sessions.setdefault(session, {})
+        if new.name not in tools or duplicates == "override":
+            tools[new.name] = new
+        elif duplicates == "error":
+            where = f"in session {session!r}" if session is not None else "for all sessions"
+            raise DuplicateToolError(
+                f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"
+            )
+        return tools[new.name]
 
     def open_session(self, session: str) -> None:
         """Open a session without tools of its own."""
-        if not isinstance(session, str):
-            raise ConfigError(f"the name of a session must be a str, got {session!r}")
         self._sessions.setdefault(session, {})
 
     def close_session(self, session: str) -> None:
         """Remove a session and its own tools."""
         self.tools(session)
         del self._sessions[session]
-
-    @property
-    def sessions(self) -> tuple[str, ...]:
-        return tuple(self._sessions)
 
     def list_tools(self, session: str | None = None) -> tuple[ToolSpec, ...]:
         """Return the specs of the tools of a session; without a session, of those that belong to all."""

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.closing import close_all
@@ -15,7 +14,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
-from midspan.tools.function import Tool, check_seconds
+from midspan.tools.function import Tool
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -30,23 +29,20 @@ _MAX_BLOCKED_SECONDS = 10.0
 T = TypeVar("T")
 ToolLike = ToolSource | Tool[..., Any] | Callable[..., Any] | ToolSpec | Mapping[str, Any]
 """A dict is a declaration as OpenAI, Anthropic or MCP write it."""
+Tools = ToolLike | Iterable[ToolLike]
 
 
-def source_of(tools: ToolLike | Iterable[ToolLike]) -> ToolSource:
+def source_of(tools: Tools) -> ToolSource:
     """Return one source for a function, a tool, a source, or several of them."""
-    if isinstance(tools, str | bytes):
-        raise ConfigError(f"tools must be a list of functions, tools and sources, got {tools!r:.200}")
     if isinstance(tools, ToolSource):
-        return check_source(tools)
+        return tools
     items: list[Any] = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, Mapping) else [tools]
     items = [_declared(tool) if isinstance(tool, ToolSpec | Mapping) else tool for tool in items]
-    for tool in items:
-        if isinstance(tool, ToolSource):
-            check_source(tool)
-        elif not callable(tool):
-            raise ConfigError(f"{tool!r:.200} is not a tool; {_hint(tool)}")
     sources = [tool for tool in items if isinstance(tool, ToolSource)]
     functions = [tool for tool in items if not isinstance(tool, ToolSource)]
+    for tool in functions:
+        if not callable(tool):
+            raise ConfigError(f"{tool!r:.200} is not a tool; expected a function, a Tool or a ToolSource")
     if functions or not sources:
         sources.insert(0, LocalTools(functions))
     return sources[0] if len(sources) == 1 else Merged(sources)
@@ -68,31 +64,12 @@ async def _return_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _hint(tool: Any) -> str:
-    if hasattr(tool, "source"):  # a toolbox has a source for each session
-        return "pass its source()"
-    if hasattr(tool, "list_tools"):
-        return "a source needs list_tools, call and aclose; inherit from ToolSource"
-    return "expected a function, a Tool or a ToolSource"
-
-
-def check_source(source: ToolSource) -> ToolSource:
-    """Return the source; raise ConfigError if it is none, or a class instead of an object of it."""
-    if isinstance(source, type):
-        raise ConfigError(f"{source.__name__} is a class; pass an instance of it")
-    if not isinstance(source, ToolSource):
-        raise ConfigError(f"{source!r} is not a tool source; for functions, use LocalTools([…])")
-    return source
-
-
 async def list_source(source: ToolSource) -> ToolListing:
     """List the tools of a source, which may be anybody's code.
 
     If the source fails, the listing has no tools and names the source as unavailable. A ConfigError is raised: it is a
     mistake of the caller and would not go away.
     """
-    if type(source) is LocalTools:
-        return source.listing
     if is_local(source):
         return await source.list_tools()
     name = type(source).__name__
@@ -123,7 +100,7 @@ class Merged(ToolSource):
     """
 
     def __init__(self, sources: Iterable[ToolSource]) -> None:
-        self._sources = tuple(map(check_source, sources))
+        self._sources = tuple(sources)
         self._owners: dict[str, tuple[ToolSource, str]] | None = None
         """By the name of a tool here: its source, and its name there."""
 
@@ -161,7 +138,7 @@ class Merged(ToolSource):
 
 
 class WrapperSource(ToolSource):
-    """The tools of another source. Subclasses override `adapt`, `call`, or both.
+    """The tools of another source, or functions. Subclasses override `adapt`, `call`, or both.
 
     The adapted tools are kept until the source within lists others, so a call needs no listing.
     """
@@ -169,8 +146,8 @@ class WrapperSource(ToolSource):
     is_local = False
     """Whether the tools are functions of this process, which run in tasks of their own and never change."""
 
-    def __init__(self, source: ToolSource) -> None:
-        self.source = check_source(source)
+    def __init__(self, source: Tools) -> None:
+        self.source = source_of(source)
         self._inner: ToolListing | None = None
         self._listing: ToolListing | None = None
 
@@ -196,17 +173,11 @@ class WrapperSource(ToolSource):
 
 
 class _NamedTools(WrapperSource):
-    """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it.
+    """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it."""
 
-    A warning is logged for each of the `expected` names that the source within does not have.
-    """
-
-    def __init__(
-        self, source: ToolSource, name_of: Callable[[ToolSpec], str | None], expected: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, source: Tools, name_of: Callable[[ToolSpec], str | None]) -> None:
         super().__init__(source)
         self._name_of = name_of
-        self._expected = expected
         self._originals: dict[str, str] = {}
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
@@ -215,12 +186,6 @@ class _NamedTools(WrapperSource):
         if len(originals) < len(named):
             raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(originals)}")
         self._originals = originals
-        names = [spec.name for spec in tools]
-        for name in self._expected:
-            if name not in names:
-                _log.warning(
-                    "%s names %r, but the tools are: %s", type(self).__name__, name, ", ".join(names) or "none"
-                )
         return tuple(replace(spec, name=name) for name, spec in named)
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
@@ -235,59 +200,55 @@ class _NamedTools(WrapperSource):
 class Renamed(_NamedTools):
     """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
 
-    def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
-        super().__init__(source, lambda spec: names.get(spec.name, spec.name), names)
+    def __init__(self, source: Tools, names: Mapping[str, str]) -> None:
+        super().__init__(source, lambda spec: names.get(spec.name, spec.name))
 
 
 class Prefixed(_NamedTools):
     """Every name with a prefix before it."""
 
-    def __init__(self, source: ToolSource, prefix: str) -> None:
+    def __init__(self, source: Tools, prefix: str) -> None:
         super().__init__(source, lambda spec: prefix + spec.name)
 
 
 class Filtered(_NamedTools):
     """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
-    def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
-        if isinstance(keep, str):
-            raise ConfigError(f"keep must be a set of names or a function of a ToolSpec, got {keep!r}")
-        keeps = keep if callable(keep) else lambda spec: spec.name in keep
-        super().__init__(source, lambda spec: spec.name if keeps(spec) else None, () if callable(keep) else keep)
+    def __init__(self, source: Tools, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
+        names = frozenset[str]() if callable(keep) else frozenset(keep)
+        keeps = keep if callable(keep) else lambda spec: spec.name in names
+        super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
 
 
 class ToolSubset(Filtered):
     """The tools with these names, in this order. A name that the source does not have is an error."""
 
-    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
+    def __init__(self, source: Tools, names: Sequence[str]) -> None:
         super().__init__(source, names)
         self._order = names
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        known = [spec.name for spec in tools]
-        missing = [name for name in self._order if name not in known]
-        if missing:
-            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {', '.join(known) or 'none'}")
-        specs = {spec.name: spec for spec in super().adapt(tools)}
-        return tuple(specs[name] for name in self._order)
+        specs = {spec.name: spec for spec in tools}
+        for name in self._order:
+            if name not in specs:
+                raise ConfigError(f"the agent has no tool named {name!r}; it has: {', '.join(specs) or 'none'}")
+        return super().adapt(tuple(specs[name] for name in dict.fromkeys(self._order)))
 
 
 class TimeLimited(WrapperSource):
     """No call takes longer than this, whatever the tool itself allows."""
 
-    def __init__(self, source: ToolSource, timeout: float) -> None:
+    def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
-        check_seconds(timeout, "timeout")
         self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        run, timeout = self.source.call, self._timeout
         try:
-            result: ToolResult = await run_in_task(
-                self.source.call, call, context, timeout=self._timeout, name=call.name
-            )
+            result: ToolResult = await run_in_task(run, call, context, timeout=timeout, name=call.name)
         except Expired as expired:
             context.cancel()
-            return call.error_result(timeout_message(call.name, self._timeout, expired))
+            return call.error_result(timeout_message(call.name, timeout, expired))
         except ToolRaised as raised:
             raise raised.error from None
         return result
@@ -297,12 +258,7 @@ class Required(WrapperSource):
     """A source without which no run starts. Other sources that cannot list their tools are left out of the run."""
 
     async def list_tools(self) -> ToolListing:
-        try:
-            listing = await super().list_tools()
-        except ConfigError:
-            raise
-        except Exception as error:
-            raise ConfigError(f"the tools of {type(self.source).__name__} cannot be listed: {error}") from error
+        listing = self.update(await list_source(self.source))
         for source in listing.unavailable:
             raise ConfigError(f"the tools of {source.name} cannot be listed: {source.message}")
         return listing
@@ -337,7 +293,7 @@ class OwnLoop:
 class LoopBound(WrapperSource):
     """A source that belongs to the event loop in which it is first used, for runs in any event loop."""
 
-    def __init__(self, source: ToolSource) -> None:
+    def __init__(self, source: Tools) -> None:
         super().__init__(source)
         self._own_loop = OwnLoop()
 
@@ -351,17 +307,6 @@ class LoopBound(WrapperSource):
         await self._own_loop.run(super().aclose())
 
 
-class _AdaptedTool(Struct):
-    original: ToolSpec
-    spec: ToolSpec
-    """As the model sees it."""
-    schema: "AdaptedSchema"
-
-    @property
-    def keeps_names(self) -> bool:
-        return not self.schema.renamed and self.original.name == self.spec.name
-
-
 class AdaptedTools(WrapperSource):
     """A source in the dialect of a model family: valid names, adapted schemas. Calls are mapped back.
 
@@ -371,52 +316,37 @@ class AdaptedTools(WrapperSource):
     def __init__(self, source: ToolSource, dialect: "SchemaDialect") -> None:
         super().__init__(source)
         self._dialect = dialect
-        self._tools: dict[str, _AdaptedTool] = {}
-        """By the name that the model uses."""
+        self._originals: dict[str, tuple[str, AdaptedSchema]] = {}
+        """By the name that the model uses: the tool's own name, and the schema that the model sees."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.dialect import valid_names  # loaded with the first run
+        from midspan._schema.adapt import adapt_schema  # loaded with the first run, as is the next
+        from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
-        self._tools = {names[spec.name]: self._adapt(spec, names[spec.name]) for spec in tools}
-        return tuple(tool.spec for tool in self._tools.values())
-
-    def _adapt(self, spec: ToolSpec, name: str) -> _AdaptedTool:
-        from midspan._schema.adapt import adapt_schema  # as above
-
-        known = self._tools.get(name)
-        if known is not None and known.original == spec:
-            return known
-        schema = adapt_schema(spec.parameters or {}, self._dialect)
-        strict = spec.strict if spec.strict is not None else schema.strict or None
-        adapted = replace(spec, name=name, parameters=None if schema.is_empty else schema.schema, strict=strict)
-        return _AdaptedTool(spec, adapted, schema)
+        originals: dict[str, tuple[str, AdaptedSchema]] = {}
+        specs = []
+        for spec in tools:
+            name, schema = names[spec.name], adapt_schema(spec.parameters or {}, self._dialect)
+            originals[name] = spec.name, schema
+            strict = spec.strict if spec.strict is not None else schema.strict or None
+            parameters = None if schema.is_empty else schema.schema
+            specs.append(replace(spec, name=name, parameters=parameters, strict=strict))
+        self._originals = originals
+        return tuple(specs)
 
     @property
     def keeps_names(self) -> bool:
         """Whether all tools and properties keep their names, so that calls can go to the source within as they are."""
-        return all(tool.keeps_names for tool in self._tools.values())
+        return all(name == own and not schema.renamed for name, (own, schema) in self._originals.items())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         if self._listing is None:
             await self.list_tools()
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return unknown(call, self._tools)
-        if tool.keeps_names:
+        if call.name not in self._originals:
+            return unknown(call, self._originals)
+        name, schema = self._originals[call.name]
+        if name == call.name and not schema.renamed:
             return await self.source.call(call, context)  # nearly always
-        original = replace(call, name=tool.original.name, arguments=tool.schema.restore_names(call.arguments))
-        result = replace(await self.source.call(original, context), name=call.name)
-        return _with_aliases(result, tool) if result.is_error and isinstance(result.value, str) else result
-
-
-def _with_aliases(result: ToolResult, tool: _AdaptedTool) -> ToolResult:
-    """Return an error with a note on the names in it that the model knows by other names."""
-    names = {original: name for name, original in tool.schema.renamed.items()}
-    names[tool.original.name] = tool.spec.name
-    notes = [
-        f"{original} is your {name}"
-        for original, name in names.items()
-        if name != original and original in result.value
-    ]
-    return replace(result, hint=f"In this message, {', '.join(notes)}.") if notes else result
+        original = replace(call, name=name, arguments=schema.restore_names(call.arguments))
+        return replace(await self.source.call(original, context), name=call.name)

@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from midspan.tools.function import Tool
     from midspan.toolsets.calculator import calculate as calculate
     from midspan.toolsets.calculator import calculator_tool as calculator_tool
-    from midspan.toolsets.clock import clock_tools as clock_tools
+    from midspan.toolsets.clock import clock_tool as clock_tool
     from midspan.toolsets.cloudgenie import cloudgenie_tools as cloudgenie_tools
     from midspan.toolsets.weather import weather_tool as weather_tool
 
 _HOMES = {
     "calculate": "midspan.toolsets.calculator",
     "calculator_tool": "midspan.toolsets.calculator",
-    "clock_tools": "midspan.toolsets.clock",
+    "clock_tool": "midspan.toolsets.clock",
     "cloudgenie_tools": "midspan.toolsets.cloudgenie",
     "weather_tool": "midspan.toolsets.weather",
 }
@@ -30,4 +30,4 @@ def ready_tools() -> "list[Tool[..., Any]]":
     """Return all of the tools with their default settings: `Agent(model, ready_tools())`."""
     from midspan.toolsets import calculator, clock, weather
 
-    return [weather.weather_tool(), *clock.clock_tools(), calculator.calculator_tool()]
+    return [weather.weather_tool(), clock.clock_tool(), calculator.calculator_tool()]

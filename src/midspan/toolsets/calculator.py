@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
-from inspect import signature
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -28,8 +26,6 @@ _MAX_FACTORIAL = 807
 """The largest number whose factorial has at most 2,000 digits."""
 _MAX_EXACT_PLACES = 50
 """A fraction with more decimal places is rounded."""
-_MAX_ANGLE = 1e15
-_NOISE = 1e-14
 _SHOWN_DIGITS = 15
 _PLAIN_EXPONENTS = range(-7, 21)
 """Numbers outside of this range are shown with an exponent."""
@@ -54,9 +50,9 @@ def calculate(expression: Expression) -> Calculation:
 
     Operators: + - * / // (division rounded down) % (remainder) ** or ^ (power) ! (factorial), and parentheses.
     A percent sign after a number is a hundredth: 15% * 80, 15% of 80.
-    Functions: sqrt cbrt abs round(x, digits) floor ceil trunc min max sum mean gcd lcm factorial exp ln log10 log2,
-    log(x) to base e, log(x, base), sin cos tan asin acos atan in radians, radians(degrees), degrees(radians).
-    Constants: pi e tau.
+    Functions: sqrt abs round(x, digits) floor ceil min max exp ln log10 log2, log(x) to base e, log(x, base),
+    sin cos tan asin acos atan in radians, radians(degrees), degrees(radians).
+    Constants: pi e.
     Write numbers without thousands separators and multiplication with *.
 
     Args:
@@ -87,20 +83,13 @@ def evaluate(expression: str) -> Number:
     except ZeroDivisionError:
         raise ToolError("division by zero") from None
     except (ValueError, decimal.InvalidOperation):
-        raise ToolError("the result is not a real number; for the cube root of a negative number use cbrt") from None
+        raise ToolError("the result is not a real number") from None
 
 
 _UNEXPECTED = re.compile(r"[^0-9a-z_.\s+*/%^!(),-]")
+_LARGE_EXPONENT = re.compile(r"[0-9.]e[+-]?[0-9]{5}")
 _PYTHON = str.maketrans(
-    {
-        "^": "**",
-        "!": " .factorial",
-        "π": "pi",
-        "\N{MULTIPLICATION SIGN}": "*",
-        "\N{MIDDLE DOT}": "*",
-        "\N{DIVISION SIGN}": "/",
-        "\N{MINUS SIGN}": "-",
-    }
+    {"^": "**", "!": " .factorial", "π": "pi", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
 )
 """How Python writes a character. A factorial and a percent sign follow their operand, as attributes do."""
 
@@ -108,8 +97,9 @@ _PYTHON = str.maketrans(
 def _to_python(expression: str) -> str:
     text = " ".join(expression.lower().split()).translate(_PYTHON)
     if match := _UNEXPECTED.search(text):
-        hint = "; write digits as 0-9" if match[0].isdigit() else ""
-        raise ToolError(f"unexpected character {match[0]!r}{hint}")
+        raise ToolError(f"unexpected character {match[0]!r}")
+    if _LARGE_EXPONENT.search(text):
+        raise ToolError(_TOO_LARGE)
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
     text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before «of»
@@ -125,7 +115,7 @@ def _value(node: ast.expr, python: str) -> Number:
         case ast.Attribute(value=inner, attr="percent"):
             return _value(inner, python) / 100
         case ast.Constant():
-            return _literal(python[node.col_offset : node.end_col_offset])  # all digits, unlike those of a float
+            return _bounded(Fraction(python[node.col_offset : node.end_col_offset]))  # all digits, unlike a float
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, python)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -133,24 +123,17 @@ def _value(node: ast.expr, python: str) -> Number:
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            values = [_value(argument, python) for argument in arguments]
             try:
-                signature(_FUNCTIONS[name]).bind(*arguments)
+                return _bounded(_FUNCTIONS[name](*values))
             except TypeError:
-                raise ToolError(f"wrong number of arguments for {name}: {len(arguments)}") from None
-            return _bounded(_FUNCTIONS[name](*[_value(argument, python) for argument in arguments]))
+                raise ToolError(f"wrong number of arguments for {name}: {len(values)}") from None
         case ast.Tuple():
             raise ToolError("unexpected comma; write numbers without thousands separators")
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name not in _FUNCTIONS:
             known = f"functions: {', '.join(_FUNCTIONS)}; constants: {', '.join(_CONSTANTS)}"
             raise ToolError(f"unknown name {name!r}; {known}")
     raise ToolError("the expression is not arithmetic; write 2 * (3) for a product and sqrt(4) for a function")
-
-
-def _literal(text: str) -> Number:
-    digits, _, exponent = text.replace("_", "").partition("e")
-    if len(exponent) > 6 or abs(int(exponent or 0)) > _MAX_DIGITS:
-        raise ToolError(f"the exponent of {text[:40]} is too large")
-    return _bounded(Fraction(digits) * Fraction(10) ** int(exponent or 0))
 
 
 def _bounded(value: Number) -> Number:
@@ -163,22 +146,15 @@ def _bits(value: Fraction) -> int:
 
 
 def _reliable(value: Number) -> Fraction:
-    """The value as a Fraction; a float without its last digits, so that log(8, 2) is 3 and not less."""
+    """The value as a Fraction; a float without its last digits, so that log(1000, 10) is 3 and not less."""
     return value if isinstance(value, Fraction) else Fraction(f"{value:.14g}")
 
 
 def _whole(value: Number) -> int:
     number = _reliable(value)
     if number.denominator != 1:
-        raise ToolError("factorial, gcd, lcm and the digits of round take whole numbers")
+        raise ToolError("factorials and the digits of round are whole numbers")
     return number.numerator
-
-
-def _add(left: Number, right: Number) -> Number:
-    total = left + right
-    # If nearly all digits of two floats cancel out, only rounding errors are left: sqrt(2) * sqrt(2) - 2 is 0.
-    is_noise = isinstance(total, float) and abs(total) <= abs(float(left)) * _NOISE
-    return 0.0 if is_noise else total
 
 
 def _floor(value: Number) -> Number:
@@ -211,12 +187,6 @@ def _sqrt(value: Number) -> Number:
     return math.sqrt(value)
 
 
-def _cbrt(value: Number) -> Number:
-    root = math.cbrt(value)
-    nearest = Fraction(round(root))
-    return nearest if nearest**3 == value else root
-
-
 def _factorial(value: Number) -> Number:
     if _whole(value) > _MAX_FACTORIAL:
         raise ToolError(_TOO_LARGE)
@@ -225,66 +195,48 @@ def _factorial(value: Number) -> Number:
 
 def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     """Round half away from zero."""
-    if abs(_whole(digits)) > 100:
-        raise ToolError("round takes at most 100 digits")
-    unit = Fraction(10) ** -_whole(digits)
+    places = _whole(digits)
+    if abs(places) > _MAX_EXACT_PLACES:
+        raise ToolError(f"round takes at most {_MAX_EXACT_PLACES} digits")
+    unit = Fraction(10) ** -places
     rounded = math.floor(abs(_reliable(value)) / unit + Fraction(1, 2)) * unit
     return rounded if value >= 0 else -rounded
 
 
-def _log(value: Number, base: Number | None = None) -> Number:
-    if value <= 0:
-        raise ToolError("only numbers above 0 have a logarithm")
-    return math.log(value) if base is None else math.log(value) / _log(base)
+def _sin(angle: Number) -> Number:
+    return round(math.sin(angle), _SHOWN_DIGITS)  # so that sin(pi) is 0
 
 
-def _circular(function: Callable[[float], float]) -> Callable[[Number], Number]:
-    """A function of the math module, rounded so that sin(pi) is 0."""
-
-    def calculate(value: Number) -> Number:
-        angle = float(value)
-        if abs(angle) > _MAX_ANGLE:
-            raise ToolError(f"angles above {_MAX_ANGLE:.0e} are too large")
-        result = function(angle)
-        return result if abs(angle) < 1e-5 else round(result, 15)
-
-    return calculate
+def _cos(angle: Number) -> Number:
+    return round(math.cos(angle), _SHOWN_DIGITS)
 
 
-_sin, _cos = _circular(math.sin), _circular(math.cos)
-_CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
+_CONSTANTS = {"pi": math.pi, "e": math.e}
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
-    ast.Add: _add,
-    ast.Sub: lambda left, right: _add(left, -right),
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: lambda left, right: _floor(left / right),
-    ast.Mod: lambda left, right: _add(left, -right * _floor(left / right)),  # it has the sign of the divisor
+    ast.Mod: lambda left, right: left - right * _floor(left / right),  # it has the sign of the divisor
     ast.Pow: _power,
 }
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sqrt": _sqrt,
-    "cbrt": _cbrt,
     "abs": abs,
     "round": _round,
     "floor": _floor,
-    "ceil": lambda value: Fraction(math.ceil(_reliable(value))),
-    "trunc": lambda value: Fraction(math.trunc(_reliable(value))),
-    "min": lambda first, *others: min([first, *others], key=_reliable),
-    "max": lambda first, *others: max([first, *others], key=_reliable),
-    "sum": lambda first, *others: reduce(_add, others, first),
-    "mean": lambda first, *others: reduce(_add, others, first) / (1 + len(others)),
-    "gcd": lambda first, *others: Fraction(math.gcd(*map(_whole, [first, *others]))),
-    "lcm": lambda first, *others: Fraction(math.lcm(*map(_whole, [first, *others]))),
-    "factorial": _factorial,
+    "ceil": lambda value: -_floor(-value),
+    "min": min,
+    "max": max,
     "exp": math.exp,
-    "ln": lambda value: _log(value, None),
-    "log": _log,
-    "log10": lambda value: _log(value, Fraction(10)),
-    "log2": lambda value: _log(value, Fraction(2)),
+    "ln": math.log,
+    "log": math.log,
+    "log10": math.log10,
+    "log2": math.log2,
     "sin": _sin,
     "cos": _cos,
-    "tan": lambda value: _sin(value) / _cos(value),
+    "tan": lambda angle: _sin(angle) / _cos(angle),
     "asin": math.asin,
     "acos": math.acos,
     "atan": math.atan,

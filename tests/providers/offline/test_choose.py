@@ -325,10 +325,6 @@ def test_email_address_is_the_recipient_and_not_an_id() -> None:
         ),
         ("How much is 3 plus 4?", [("calculate", {"expression": "3 + 4"})]),
         ("What's the weather in Oslo?", [("get_weather", {"location": "Oslo"})]),
-        (
-            "Convert 14:30 from Oslo to Tokyo",
-            [("convert_time", {"time": "14:30", "source": "Oslo", "target": "Tokyo"})],
-        ),
         ("What time is sunset in Tokyo?", []),
         ("I love the weather in Oslo", []),
         ("where is it?", []),

@@ -62,7 +62,7 @@ def test_variables_are_replaced_everywhere(path: Path, monkeypatch: pytest.Monke
         ({"command": "x", "args": "y"}, "Expected `array`, got `str` - at `\\$.args`"),
         ({"url": "example.com"}, "must start with http"),
         ({"type": "sse", "url": "http://x"}, "uses the transport sse"),
-        ({"command": "x", "timeout": -1}, "timeout must be a positive number"),
+        ({"command": "x", "timeout": -1}, r"Expected `float` > 0.0 - at `\$.timeout`"),
     ],
 )
 def test_error_names_the_server_and_the_file(path: Path, server: Any, message: str) -> None:

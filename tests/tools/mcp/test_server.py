@@ -519,14 +519,11 @@ for line in sys.stdin:
         ({}, "needs a command or a url"),
         ({"command": "a", "url": "http://b"}, "needs a command or a url"),
         ({"command": ""}, "is empty"),
-        ({"command": 5}, "MCPServer: command must be a string or a list of strings, got 5"),
-        ({"url": 5}, "MCPServer: url must be a string, got 5"),
         ({"command": "a 'b"}, "cannot be split"),
         ({"url": "ftp://b"}, "must start with http"),
         ({"command": "a", "tiemout": 1}, "unknown option 'tiemout'"),
-        ({"command": "a", "timeout": 0}, "timeout must be a positive number"),
+        ({"command": "a", "timeout": 0}, r"Expected `float` > 0.0 - at `\$.timeout`"),
         ({"command": "a", "env": {"A": 1}}, "env"),
-        ({"command": "a", "approve": "yes"}, "approve must be"),
     ],
 )
 def test_wrong_option_is_a_config_error(options: dict[str, Any], message: str) -> None:

@@ -82,7 +82,6 @@ def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[.
     ("options", "message"),
     [
         ({"processes": 0}, "processes must be a positive number"),
-        ({"tools": 5}, "Workers: tools must be a file or a module, got 5"),
         ({"listen": "unix:/x", "token": "t"}, "either the file of the tools or listen"),
         ({"tools": None}, "either the file of the tools or listen"),
         ({"tools": None, "listen": "unix:/x"}, "listen= needs token=…, the secret that workers must know"),

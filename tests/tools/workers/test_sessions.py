@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from midspan import Agent
-from midspan.errors import ConfigError, UnknownSessionError
+from midspan.errors import UnknownSessionError
 from midspan.messages import ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
 from midspan.tools import WorkerLimits, Workers
@@ -28,7 +28,6 @@ def test_sessions_keep_their_state_in_processes_of_their_own(workers: Workers) -
     assert execute(workers, "user_456").value == 1
     pids = {execute(workers, session, "pid").value for session in ("user_123", "user_456", "user_123")}
     assert len(pids | {os.getpid()}) == 3
-    assert workers.sessions == ("user_123", "user_456")
 
 
 @pytest.mark.requirement("S0-12", "S0-16")
@@ -39,8 +38,6 @@ def test_unknown_session_is_an_error(workers: Workers) -> None:
             run(use("other"))
     with pytest.raises(UnknownSessionError):
         workers.source("other")
-    with pytest.raises(ConfigError, match="must be a non-empty str"):
-        workers.open_session("")
     run(workers.close_session("known"))
     with pytest.raises(UnknownSessionError):
         execute(workers, "known")

@@ -140,12 +140,11 @@ def to_tool_result(call: ToolCall, result: types.CallToolResult, tool: RemoteToo
         value = NO_OUTPUT
     elif tool.is_wrapped:
         value = value[WRAPPED]
-    content, notes = _shortened(content, max_chars)
+    content = _shortened(content, max_chars)
     if value is not None and len(encoded := msgspec.json.encode(value)) > max_chars:
         value = truncate(encoded.decode(), max_chars)
-        notes = (*notes, f"the result was cut to {max_chars:,} characters")
     meta = {key: item for key, item in (result.meta or {}).items() if not key.startswith(_PROTOCOL_META)}
-    return ToolResult(call.id, call.name, value, False, content, notes=notes, meta=meta)
+    return ToolResult(call.id, call.name, value, False, content, meta=meta)
 
 
 def _error(call: ToolCall, content: Iterable[Text | Blob | Resource]) -> ToolResult:
@@ -153,22 +152,15 @@ def _error(call: ToolCall, content: Iterable[Text | Blob | Resource]) -> ToolRes
     return call.error_result("\n".join(texts) or f"{call.name} reported an error without a message")
 
 
-def _shortened(
-    content: tuple[Text | Blob | Resource, ...], max_chars: int
-) -> tuple[tuple[Text | Blob | Resource, ...], tuple[str, ...]]:
+def _shortened(content: Iterable[Text | Blob | Resource], max_chars: int) -> tuple[Text | Blob | Resource, ...]:
     """Return the content with at most `max_chars` characters of text."""
     left = max_chars
-    notes: tuple[str, ...] = ()
     parts: list[Text | Blob | Resource] = []
     for part in content:
         text = "" if isinstance(part, Blob) else part.text or ""
-        if len(text) <= left:
-            parts.append(part)
-        else:
-            parts.append(replace(part, text=truncate(text, left)))
-            notes = (*notes, f"the result was cut to {max_chars:,} characters")
+        parts.append(part if len(text) <= left else replace(part, text=truncate(text, left)))
         left = max(0, left - len(text))
-    return tuple(parts), notes
+    return tuple(parts)
 
 
 def _part(block: types.ContentBlock) -> Text | Blob | Resource:

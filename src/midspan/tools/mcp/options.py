@@ -5,10 +5,10 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
@@ -74,16 +74,10 @@ class MCPConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()
-    timeout: float | None = 60.0
-    startup_timeout: float | None = 60.0
-    max_message_bytes: int = 10_000_000
-    max_result_chars: int = 200_000
-
-    def __post_init__(self) -> None:
-        for field in ("timeout", "startup_timeout", "max_message_bytes", "max_result_chars"):
-            value = getattr(self, field)
-            if value is not None and not value > 0:
-                raise ValueError(f"{field} must be a positive number, got {value!r}")
+    timeout: Annotated[float, Meta(gt=0)] | None = 60.0
+    startup_timeout: Annotated[float, Meta(gt=0)] | None = 60.0
+    max_message_bytes: Annotated[int, Meta(gt=0)] = 10_000_000
+    max_result_chars: Annotated[int, Meta(gt=0)] = 200_000
 
     @property
     def identity(self) -> str:
@@ -108,10 +102,6 @@ def read_options(command: str | Sequence[str] | None, url: str | None, options: 
             raise ConfigError(
                 f"unknown option {option!r} of an MCP server; known: {', '.join(MCPOptions.__annotations__)}"
             )
-    if command is not None and (isinstance(command, bytes) or not isinstance(command, Sequence)):
-        raise ConfigError(f"MCPServer: command must be a string or a list of strings, got {command!r:.80}")
-    if url is not None and not isinstance(url, str):
-        raise ConfigError(f"MCPServer: url must be a string, got {url!r:.80}")
     try:
         words = tuple(shlex.split(command) if isinstance(command, str) else command or ())
     except ValueError as error:
@@ -139,9 +129,3 @@ def _default_name(words: Sequence[str], url: str | None) -> str:
     names = [word for word in words if not word.startswith("-") and not word.startswith(("/", "."))]
     name = names[-1] if len(names) > 1 else words[0]
     return Path(name.rpartition("@")[0] or name).stem or "server"
-
-
-def check_approve(approve: Any) -> bool | Approve | None:
-    if approve is not None and not isinstance(approve, bool) and not callable(approve):
-        raise ConfigError(f"approve must be True or an async function of a ToolCall, got {approve!r:.80}")
-    return approve or None

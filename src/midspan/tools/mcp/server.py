@@ -18,7 +18,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, SchemaError
 from midspan.tools.mcp.lock import Definition, Lockfile
 from midspan.tools.mcp.oauth import AUTHORIZATION_SECONDS, OAuth
-from midspan.tools.mcp.options import MCPOptions, check_approve, read_options
+from midspan.tools.mcp.options import MCPOptions, read_options
 from midspan.tools.mcp.protocols import PROCESS_CACHE, ProtocolInfo
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, bulleted, describe_error, unknown
 from midspan.tools.wrap import OwnLoop
@@ -55,7 +55,7 @@ class MCPServer(ToolSource):
         self.config = read_options(command, url, options)
         self._auth = options.get("auth")
         self._overrides = options.get("overrides", {})
-        self._approve = check_approve(options.get("approve"))
+        self._approve = options.get("approve") or None
         self._protocol_cache = options.get("protocol_cache", PROCESS_CACHE)
         lock = options.get("lock")
         self._lock = lock if isinstance(lock, Lockfile | None) else Lockfile(lock)

@@ -22,8 +22,6 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> "Address":
-        if not isinstance(text, str):
-            raise ConfigError(f"an address must be a string, got {text!r}")
         scheme, _, rest = text.partition(":")
         if scheme == "unix" and rest:
             return cls(path=rest)

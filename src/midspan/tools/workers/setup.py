@@ -33,9 +33,7 @@ class WorkerLimits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if value is None and name in ("max_memory_bytes", "max_cpu_seconds", "idle_seconds"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            if value is not None and not value > 0:
                 raise ConfigError(f"{name} must be a positive number, got {value!r}")
 
 

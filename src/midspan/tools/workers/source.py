@@ -61,7 +61,7 @@ class Workers(ToolSource):
         """
         if (tools is None) == (listen is None):
             raise ConfigError("pass either the file of the tools or listen=…")
-        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        if processes < 1:
             raise ConfigError(f"processes must be a positive number, got {processes!r}")
         if listen is not None:
             if token is None:
@@ -147,8 +147,6 @@ class Workers(ToolSource):
 
     def open_session(self, session: str, tools: str | os.PathLike[str] | None = None) -> None:
         """Open a session; its process starts with the first call. `tools` are its own instead of those of all."""
-        if not isinstance(session, str) or not session:
-            raise ConfigError(f"the name of a session must be a non-empty str, got {session!r}")
         if tools is not None and self._options.setup is None:
             raise ConfigError("remote workers bring their own tools")
         setup = self._options.setup if tools is None else _setup(tools)
@@ -160,10 +158,6 @@ class Workers(ToolSource):
         del self._sessions[session]
         if self._pool is not None:
             await self._in_pool(self._pool.close_session(session))
-
-    @property
-    def sessions(self) -> tuple[str, ...]:
-        return tuple(self._sessions)
 
     def source(self, session: str) -> "WorkerSession":
         """Return a session as a source for runs."""
@@ -210,9 +204,7 @@ class WorkerSession(ToolSource):
 
 
 def _setup(tools: str | os.PathLike[str]) -> WorkerSetup:
-    name = os.fspath(tools) if isinstance(tools, str | os.PathLike) else ""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"Workers: tools must be a file or a module, got {tools!r:.80}")
+    name = os.fspath(tools)
     if name.endswith(".py") or os.sep in name:
         path = Path(name).expanduser()
         if not path.is_file():

@@ -25,7 +25,7 @@ from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.texts import NOT_JSON, truncate
 from midspan.errors import MidspanError, ToolError
-from midspan.tools.execution import execute_here, execute_in_this_task
+from midspan.tools.execution import execute, execute_here
 from midspan.tools.function import Tool
 from midspan.tools.source import describe_error, unknown
 from midspan.tools.workers import protocol
@@ -214,7 +214,7 @@ class _Worker:
         call = _call_of(message)
         self._limit_cpu_time()
         try:
-            result = await execute_in_this_task(tool, call, context)
+            result = await execute(tool, call, context)
         except asyncio.CancelledError:
             result = call.error_result(f"{call.name} was cancelled")
         except (KeyboardInterrupt, SystemExit) as error:  # as above

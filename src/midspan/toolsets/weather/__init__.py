@@ -205,11 +205,9 @@ def _sky(record: dict[str, Any], detail: str) -> dict[str, Any]:
     return sky
 
 
-def _first(record: Any, key: str) -> dict[str, Any]:
-    match record:
-        case dict() if isinstance(items := record.get(key), list) and items and isinstance(items[0], dict):
-            return items[0]
-    return {}
+def _first(record: dict[str, Any], key: str) -> dict[str, Any]:
+    items = record.get(key)
+    return items[0] if isinstance(items, list) and items and isinstance(items[0], dict) else {}
 
 
 def _texts(**values: Any) -> dict[str, str]:
