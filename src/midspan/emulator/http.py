@@ -13,8 +13,8 @@ from typing import Annotated, Self
 from httptools import HttpParserError, HttpRequestParser
 from msgspec import Meta, Struct
 
-from midspan._http.listen import listen_error
 from midspan._http.retry import Clock
+from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
 
 _MAX_HEAD_BYTES = 2**16
