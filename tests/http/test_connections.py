@@ -219,20 +219,6 @@ def test_blocked_loop_does_not_time_out_a_stream_whose_data_has_arrived() -> Non
     run(main())
 
 
-def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -> None:
-    async def main() -> None:
-        async with Server(misbehaving.stall_before_head) as server:
-            transport = Transport(PATIENT, max_connections=1)
-            requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
-            await server.until(lambda: bool(server.requests))
-            await transport.aclose()
-            ended = await asyncio.gather(*requests, return_exceptions=True)
-            assert all(isinstance(one, NetworkError) and "the client was closed" in str(one) for one in ended)
-            assert len(server.requests) == 1
-
-    run(main())
-
-
 def test_cancellation_while_connecting_to_a_proxy_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as proxy, Transport(PATIENT) as transport:

@@ -35,10 +35,9 @@ class Pool:
     guard: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
-    def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int) -> None:
         self.process = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(max_connections) if max_connections else None
         self._max_body_bytes = max_body_bytes
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
         self._idle: dict[object, list[HttpProtocol]] = {}
@@ -52,8 +51,6 @@ class Pool:
 
         For a `stream` the response has only a head; the stream reads the body from `connection` and releases it.
         """
-        if self._slots is not None:
-            await self._slots.acquire()
         connection = None
         try:
             route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
@@ -73,22 +70,16 @@ class Pool:
                 body += b"".join([piece async for piece in connection])
             response = HttpResponse(connection.status, connection.head, body)
         except BaseException as error:
-            self.release(connection)
+            if connection is not None:
+                connection.release()
             if not isinstance(error, MidspanError | asyncio.CancelledError):
                 raise
             # Without its traceback, whose frames hold header values and proxy credentials.
             failure = error.with_traceback(None)
         else:
-            self.release(connection)
+            connection.release()
             return response
         raise failure
-
-    def release(self, connection: HttpProtocol | None) -> None:
-        """Keep the connection if its response is complete, close it otherwise, and allow the next request."""
-        if connection is not None:
-            connection.release()
-        if self._slots is not None:
-            self._slots.release()
 
     async def close(self) -> None:
         """Fail all pending requests, close all connections and wait until they are closed."""

@@ -44,18 +44,12 @@ _COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")
 _LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 Stage = Literal["connect", "first_byte", "between_bytes", "total"]
-_EXPIRED: dict[Stage, str] = {
-    "connect": "no connection to",
-    "first_byte": "no response from",
-    "between_bytes": "no further data from",
-    "total": "the request was not finished by",
-}
 
 
 def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> RequestTimeoutError:
     """Return the error for a request that exceeded the timeout of a stage."""
     seconds = getattr(timeouts, stage)
-    return RequestTimeoutError(f"{_EXPIRED[stage]} {origin} within {seconds:g} s (timeout {stage!r})")
+    return RequestTimeoutError(f"the request to {origin} exceeded its timeout {stage!r} of {seconds:g} s")
 
 
 class HttpProtocol(asyncio.BufferedProtocol):

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
-from midspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from midspan._http.pool import Pool
@@ -21,29 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 
-_MAX_BODY_BYTES = 256 * 2**20
-
 
 class Transport:
     """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
-    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
-    fill the memory.
+    `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can fill the
+    memory.
     """
 
-    def __init__(
-        self,
-        timeouts: Timeouts | None = None,
-        *,
-        max_connections: int | None = None,
-        max_body_bytes: int = _MAX_BODY_BYTES,
-    ) -> None:
-        for name, limit in (("max_connections", max_connections), ("max_body_bytes", max_body_bytes)):
-            if limit is not None and limit < 1:
-                raise ConfigError(f"{name} must be a positive integer, got {limit!r}")
+    def __init__(self, timeouts: Timeouts | None = None, *, max_body_bytes: int = 256 * 2**20) -> None:
         self._timeouts = timeouts or Timeouts()
-        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
         self._pools: _Pools = {}
         weakref.finalize(self, _drop_all, self._pools)
@@ -74,7 +60,7 @@ class Transport:
             from midspan._http.pool import Pool
 
             _forget_closed_loops(self._pools)
-            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
+            pool = self._pools[loop] = Pool(self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             _run_without_waiting(anext(pool.guard))
         return pool
@@ -103,8 +89,7 @@ class HttpStream:
         return find_header(self.head, name)
 
     async def __aenter__(self) -> Self:
-        self._pool = self._transport.pool()
-        response = await self._pool.send(self._request, self._timeouts, self)
+        response = await self._transport.pool().send(self._request, self._timeouts, self)
         self.status, self.head = response.status, response.head
         return self
 
@@ -119,7 +104,7 @@ class HttpStream:
         return b"".join([piece async for piece in self])
 
     async def __aexit__(self, *_: object) -> None:
-        self._pool.release(self.connection)
+        self.connection.release()
         del self.connection  # its next response belongs to another request
 
 
