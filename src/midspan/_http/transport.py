@@ -153,4 +153,4 @@ def _drop(pool: "Pool") -> None:
 def _run_without_waiting(awaitable: Awaitable[None]) -> None:
     """Run an awaitable that has nothing to wait for."""
     with suppress(StopIteration):
-        awaitable.__await__().send(None)  # type: ignore[attr-defined]
+        awaitable.__await__().send(None)
