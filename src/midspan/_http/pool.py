@@ -51,24 +51,22 @@ class Pool:
 
         For a `stream` the response has only a head; the stream reads the body from `connection` and releases it.
         """
-        connection = None
+        connection = response = None
         try:
             route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
+            data = route.encode(request)
             started = self._loop.time()
-            connection = idle.pop() if idle else await self._connect(route, idle, timeouts, started)
-            await connection.start(route.origin, route.encode(request), timeouts, started)
-            if connection.is_stale:
+            if idle:
+                connection = idle.pop()
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
+            if response is None:
                 connection = await self._connect(route, idle, timeouts, started)
-                await connection.start(route.origin, route.encode(request), timeouts, started)
-            if not connection.status and connection.error is not None:
-                raise connection.error
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
+            assert connection is not None, "one of the two sent the request"
+            assert response is not None, "a new connection is not stale"
             if stream is not None:
                 stream.connection = connection
-                return HttpResponse(connection.status, connection.head, b"")
-            body = connection.take()
-            if connection.is_pending or connection.error is not None or connection.decoder is not None:
-                body += b"".join([piece async for piece in connection])
-            response = HttpResponse(connection.status, connection.head, body)
+            return response
         except BaseException as error:
             if connection is not None:
                 connection.release()
@@ -76,10 +74,9 @@ class Pool:
                 raise
             # Without its traceback, whose frames hold header values and proxy credentials.
             failure = error.with_traceback(None)
-        else:
-            connection.release()
-            return response
-        raise failure
+        finally:
+            data = b""  # it has secrets, and a traceback may show local variables
+        raise failure  # outside the `except` block, which would add the original as context
 
     async def close(self) -> None:
         """Fail all pending requests, close all connections and wait until they are closed."""
@@ -169,12 +166,11 @@ async def _open_socket(connection: HttpProtocol, address: Address, tls: ssl.SSLC
 async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
     """Ask the proxy for a tunnel to the server."""
     name = f"the proxy for {route.origin}"
-    await tunnel.start(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0)
-    if tunnel.error is not None:
-        raise tunnel.error
-    if not 200 <= tunnel.status < 300:
-        error = NetworkError(f"{name} refused the connection with status {tunnel.status}")
-        error.retryable = tunnel.status >= 500
+    response = await tunnel.exchange(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
+    assert response is not None, "a new connection is not stale"
+    if not 200 <= response.status < 300:
+        error = NetworkError(f"{name} refused the connection with status {response.status}")
+        error.retryable = response.status >= 500
         raise error
 
 

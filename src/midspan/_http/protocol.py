@@ -20,7 +20,7 @@ from typing import Literal, Self
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from midspan._http.body import Decoder
-from midspan._http.messages import Timeouts, find_header
+from midspan._http.messages import HttpResponse, Timeouts, find_header
 from midspan.errors import (
     IncompleteResponseError,
     MalformedResponseError,
@@ -61,10 +61,10 @@ class HttpProtocol(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffered", "_chunks", "_due", "_idle", "_is_read_paused", "_keep_alive", "_loop", "_max_body_bytes",
-        "_on_lost", "_parser", "_poll", "_read_buffer", "_remaining", "_reused_at", "_stage", "_timeouts",
-        "_timer", "_timer_due", "_total_due", "_waiter", "closed", "decoder", "error", "head", "is_idle", "is_pending",
-        "is_stale", "on_body", "origin", "status", "transport",
+        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_is_read_paused", "_is_stale", "_keep_alive",
+        "_loop", "_max_body_bytes", "_on_lost", "_parser", "_poll", "_read_buffer", "_remaining", "_reused_at",
+        "_stage", "_status", "_timeouts", "_timer", "_timer_due", "_total_due", "_waiter", "closed", "error", "is_idle",
+        "is_pending", "on_body", "origin", "transport",
     )  # fmt: skip
     # A conversation holds an idle connection while its tools run; as a dict, these would be most of its memory.
 
@@ -80,8 +80,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.closed = self._loop.create_future()
         self.is_idle = False
         """Whether the connection is kept for another request."""
-        self.is_stale = False
-        """Whether the server closed an idle connection, so that it has not seen the request."""
         self.is_pending = False
         """Whether a response is awaited or incomplete."""
         self.error: ProviderError | None = None
@@ -97,21 +95,25 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = NEVER
         self._is_read_paused = self._keep_alive = False
+        self._is_stale = False
+        """Whether the server closed the connection while it was idle, and so has not seen the request."""
 
     # Called by the pool
 
-    def start(self, origin: str, request: bytes, timeouts: Timeouts, started: float) -> "asyncio.Future[None]":
-        """Send a request. The future is done when the response has a `status`, or failed, or the connection `is_stale`.
+    async def exchange(
+        self, origin: str, request: bytes, timeouts: Timeouts, started: float, *, whole: bool
+    ) -> HttpResponse | None:
+        """Send a request and return the response to it, with its body and ready for the next request if `whole`.
 
-        A connection is stale if the server closed it before the first byte of the response, or has sent something since
-        the last response, such as a response nobody asked for (408).
+        None means that an idle connection was stale: the server closed it before the first byte of the response, or has
+        sent something since the last response, such as a response nobody asked for (408).
         """
         self.origin = origin
         self._timeouts = timeouts
-        self.status = 0
+        self._status = 0
         """0 until the head of the response is complete."""
-        self.head = b""
-        self.decoder: Decoder | None = None
+        self._head = b""
+        self._decoder: Decoder | None = None
         self.is_pending = True
         self._buffered = 0
         """Bytes received since the request was sent or the reader took a piece of the body."""
@@ -125,13 +127,26 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._end(None)
         else:
             self.transport.write(request)
-        return waiter
+        await waiter
+        if not self._status:
+            assert self.error is not None, "only a head or an error wakes the reader"
+            if self._is_stale:
+                return None
+            raise self.error
+        if not whole:
+            return HttpResponse(self._status, self._head, b"")
+        body = self._take()
+        if self.is_pending or self.error is not None or self._decoder is not None:
+            body += b"".join([piece async for piece in self])
+        response = HttpResponse(self._status, self._head, body)
+        self.release()
+        return response
 
     def release(self) -> None:
         """End the response. Close the connection, unless it can be kept for another one: then it `is_idle`."""
         if self.is_pending:
             self.fail(IncompleteResponseError(f"the response of {self.origin} was closed before its end"))
-        self.head, self._waiter = b"", None  # an idle connection needs little memory
+        self._head, self._waiter = b"", None  # an idle connection needs little memory
         self._chunks.clear()
         if self._keep_alive and not self.transport.get_write_buffer_size():
             self.is_idle = True
@@ -151,7 +166,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     # Called by the reader of the response
 
-    def take(self) -> bytes:
+    def _take(self) -> bytes:
         """Return the decoded body bytes that have arrived."""
         chunks, piece = self._chunks, b""
         if chunks:
@@ -161,8 +176,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
             if self._is_read_paused:
                 self._is_read_paused = False
                 self.transport.resume_reading()
-        if self.decoder is not None:
-            piece = self._decode(self.decoder, piece)
+        if self._decoder is not None:
+            piece = self._decode(self._decoder, piece)
         self._remaining -= len(piece)
         if self._remaining >= 0:
             return piece
@@ -180,7 +195,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             if not piece and not self.is_pending and self.error is None:
                 decoder.finish()
         except zlib.error:
-            self.decoder = None
+            self._decoder = None
             self.fail(self._malformed(f"the body is not valid {decoder.coding}, although its Content-Encoding says so"))
             return b""
         return piece
@@ -190,7 +205,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     async def __anext__(self) -> bytes:
         """Return the decoded body bytes that have arrived, or wait for some."""
-        while not (piece := self.take()):
+        while not (piece := self._take()):
             if self.error is not None:
                 raise self.error.with_traceback(None)
             if not self.is_pending:
@@ -263,8 +278,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self.transport.abort()  # nobody asked for this
             return
         data = self._read_buffer[:nbytes]
-        if not self.status:
-            self.head += data
+        if not self._status:
+            self._head += data
         self._buffered += nbytes
         try:
             self._parser.feed_data(data)
@@ -278,11 +293,11 @@ class HttpProtocol(asyncio.BufferedProtocol):
             elif not self._is_read_paused:
                 self._is_read_paused = True
                 self.transport.pause_reading()
-        if self.status and (waiter := self._waiter) is not None and not waiter.done():
+        if self._status and (waiter := self._waiter) is not None and not waiter.done():
             waiter.set_result(None)
 
     def eof_received(self) -> None:
-        if self.is_pending and self.status and not any(find_header(self.head, name) for name in _LENGTH_HEADERS):
+        if self.is_pending and self._status and not any(find_header(self._head, name) for name in _LENGTH_HEADERS):
             self.is_pending = False  # nothing else ends a body without a length
             self._wake()
         self._end(None)
@@ -301,18 +316,18 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Fail the response, which the end of the connection leaves incomplete."""
         if not self.is_pending:
             return
-        if self.status:
+        if self._status:
             failure: NetworkError = IncompleteResponseError(
                 f"{self.origin} closed the connection in the middle of the response"
             )
         else:
-            self.is_stale = not self._buffered and self._loop.time() - self._reused_at < _STALE_SECONDS
+            self._is_stale = not self._buffered and self._loop.time() - self._reused_at < _STALE_SECONDS
             failure = NetworkError(f"{self.origin} closed the connection without a response; retrying may help")
         failure.__cause__ = error
         self.fail(failure)
 
     def _malformed(self, reason: str) -> NetworkError:
-        error = IncompleteResponseError if self.status else NetworkError
+        error = IncompleteResponseError if self._status else NetworkError
         return error(f"the response of {self.origin} is not valid HTTP: {reason}")
 
     # Called by the parser, which stops if they raise an error
@@ -322,20 +337,22 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise HttpParserError("the server sent more than the response")
 
     def on_headers_complete(self) -> None:
-        head, _, rest = self.head.lstrip().partition(b"\r\n\r\n")
+        received = self._head.lstrip()
+        end = received.find(b"\r\n\r\n")
         status = self._parser.get_status_code()
         if 100 <= status < 200 and status != 101:
-            self.head = rest  # it was an interim response
+            self._head = received[end + 4 :]  # it was an interim response
             return
-        self.status, self.head = status, head
+        self._status = status
+        self._head = head = received[:end]
         self._keep_alive = self._parser.should_keep_alive()
         if head.lower().find(b"\r\ncontent-encoding:") >= 0:  # `in` is slower: it tries to read an integer first
             coding = (find_header(head, "content-encoding") or "").lower()
             if coding in ("gzip", "deflate"):
-                self.decoder = Decoder(coding)
+                self._decoder = Decoder(coding)
             elif any(compression in coding for compression in _COMPRESSIONS):
                 raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
 
     def on_message_complete(self) -> None:
-        if self.status:  # otherwise it was an interim response
+        if self._status:  # otherwise it was an interim response
             self.is_pending = False

@@ -36,7 +36,8 @@ class Transport:
 
     def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> Coroutine[Any, Any, HttpResponse]:
         """Send a request and return the response with its whole body."""
-        return self.pool().send(request, timeouts or self._timeouts)
+        pool = self._pools.get(asyncio.get_running_loop()) or self.pool()
+        return pool.send(request, timeouts or self._timeouts)
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
