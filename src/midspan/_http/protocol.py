@@ -205,15 +205,18 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     async def __anext__(self) -> bytes:
         """Return the decoded body bytes that have arrived, or wait for some."""
-        while not (piece := self._take()):
+        while True:
+            if self._chunks or self._decoder is not None:  # which may have more of what arrived before
+                piece = self._take()
+                if piece:
+                    return piece
             if self.error is not None:
                 raise self.error.with_traceback(None)
             if not self.is_pending:
                 raise StopAsyncIteration
-            if self._is_awaited():
+            if self._waiter is not None and not self._waiter.done():
                 raise RuntimeError("this response is already being read by another task")
             await self._wait("between_bytes", self._timeouts.between_bytes, self._loop.time())
-        return piece
 
     # Deadlines
 
@@ -225,9 +228,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._start_timer(due)
         self._waiter = waiter = self._loop.create_future()
         return waiter
-
-    def _is_awaited(self) -> bool:
-        return self._waiter is not None and not self._waiter.done()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -244,8 +244,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _on_timer(self) -> None:
         self._stop_timer()
-        # While the reader is busy with other things, only the total counts.
-        due = self._due if self.is_idle or self._is_awaited() else self._total_due
+        is_reader_busy = self._waiter is not None and self._waiter.done()
+        due = self._total_due if is_reader_busy else self._due  # an idle connection has no reader
         if self._loop.time() < due:
             if due < NEVER:
                 self._start_timer(due)
