@@ -354,6 +354,8 @@ def test_silent_proxy_ends_with_the_connect_timeout(monkeypatch: pytest.MonkeyPa
         ({"ALL_PROXY": "http://p:1", "NO_PROXY": "a.org"}, "http://ba.org/", "http://p:1"),
         ({"ALL_PROXY": "http://p:1", "NO_PROXY": " b.org , .A.org"}, "http://www.a.org/", None),
         ({"HTTP_PROXY": "http://p:1", "https_proxy": ""}, "https://a.org/", None),
+        ({"HTTP_PROXY": "http://client-header:1", "REQUEST_METHOD": "GET"}, "http://a.org/", None),
+        ({"http_proxy": "http://p:1", "REQUEST_METHOD": "GET"}, "http://a.org/", "http://p:1"),
     ],
 )
 def test_proxy_is_chosen_by_scheme_and_host(

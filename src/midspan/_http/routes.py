@@ -134,6 +134,8 @@ def _is_excluded(parts: SplitResult) -> bool:
 
 
 def _variable(name: str) -> str:
+    if name == "http_proxy" and "REQUEST_METHOD" in os.environ:
+        return os.environ.get(name, "")  # in a CGI program HTTP_PROXY is a header of the client
     return os.environ.get(name, os.environ.get(name.upper(), ""))
 
 
