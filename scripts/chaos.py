@@ -72,10 +72,10 @@ async def run_all(seeds: range) -> tuple[dict[int, Outcome], int]:
 
         await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(seeds)))))
         for _ in range(50):  # connections are closed a moment after they were released
-            if not server.report().open_connections:
+            if not server.open_connections:
                 break
             await asyncio.sleep(0.02)
-        left = server.report().open_connections + len(asyncio.all_tasks()) - 1
+        left = server.open_connections + len(asyncio.all_tasks()) - 1
     return outcomes, left
 
 

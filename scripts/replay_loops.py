@@ -194,13 +194,14 @@ async def run_loop(server: "Playback", loop: Loop, *, streaming: bool) -> list[A
 async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
     """Return the events of a run. After each one, the state folded from the stored events must be the live state."""
     folding = _Folding(streaming)
-    folding.run = await agent._begin(None, messages=history).start(folding)
+    queue: Any = folding
+    folding.run = await agent._begin(None, messages=history).start(queue)
     await folding.run.execute()
     return folding.events
 
 
 class _Folding:
-    """Listens to a run."""
+    """Takes the place of the `EventQueue` of a run."""
 
     run: Any
 

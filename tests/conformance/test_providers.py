@@ -215,7 +215,7 @@ def test_generate_returns_what_stream_yields(provider: Provider) -> None:
 def test_conversation_continues_with_the_message_also_after_saving_it(provider: Provider) -> None:
     async def main() -> None:
         first = (await provider.generate(REQUEST)).message
-        for message in (first, from_json(to_json(first), "message")):
+        for message in (first, *from_json(to_json([first]), "messages")):
             results = Message.user(*(ToolResult(call.id, call.name, 3) for call in message.calls))
             history = REQUEST.history.append(message, results)
             events, response = await events_of(provider, ModelRequest(CONFIG, history))

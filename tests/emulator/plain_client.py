@@ -51,11 +51,12 @@ def stream(url: str, body: Any, model: str = "gemini-3.8-flash", query: str = "?
     return send(url, "POST", DEVELOPER.format(model, "streamGenerateContent") + query, body)
 
 
-def raw(url: str, data: bytes) -> bytes:
+def raw(url: str, *pieces: bytes) -> bytes:
     """Send bytes and return everything that is received until the connection is closed or reset."""
     place = urlsplit(url)
     with socket.create_connection((place.hostname, place.port), timeout=BOUND) as connection:
-        connection.sendall(data)
+        for piece in pieces:
+            connection.sendall(piece)
         received = b""
         try:
             while piece := connection.recv(65_536):

@@ -7,12 +7,10 @@ import socket
 import threading
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from midspan.emulator import LocalGemini, answer, call, http
-from midspan.emulator.http import BadRequest, Request, RequestParser
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
 from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, send, stream, user
@@ -20,14 +18,6 @@ from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, send,
 HI = {"contents": [user("Hi.")]}
 V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"
 PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
-
-
-def parse(*pieces: bytes) -> list[Request]:
-    requests: list[Request] = []
-    parser = RequestParser(requests.append)
-    for piece in pieces:
-        parser.feed(piece)
-    return requests
 
 
 def test_the_http_server_does_not_import_the_gemini_part() -> None:
@@ -38,14 +28,17 @@ def test_the_http_server_does_not_import_the_gemini_part() -> None:
 def test_requests_are_parsed_however_their_bytes_are_split() -> None:
     body = json.dumps(HI).encode()
     sized = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    chunked = b'POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
+    chunked = (
+        b'\r\nPOST /b HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
+    )
     bare = b"GET /c HTTP/1.1\r\nConnection: close\r\n\r\n"
     data = sized + chunked + sized + bare
     expected = [("/a", body), ("/b", b'{"a":1}'), ("/a", body), ("/c", b"")]
-    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
-        requests = parse(*pieces)
-        assert [(request.target, request.body) for request in requests] == expected
-        assert [request.keep_alive for request in requests] == [True, True, True, False]
+    for size in (len(data), 1):
+        with LocalGemini() as server:
+            raw(server.url, *(data[at : at + size] for at in range(0, len(data), size)))
+            assert [(request.target, request.body) for request in server.requests] == expected
+            assert [request.keep_alive for request in server.requests] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -54,51 +47,22 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
         (b"HELLO\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, 431),
         (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 100_000, 431),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 100_000, 431),
-        (b"GET / ZZZZ\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501),
-        (b"GET / HTTP/2.0\r\n\r\n", 505),
-        (b"GET / HTTP/1.0\r\n\r\n", 505),
-        (b"POST / HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", 415),
-        (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415),
+        (b"GET / ZZZZ\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 900_000, 413),
     ],
 )
-def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, status: int, echo: LocalGemini) -> None:
-    with pytest.raises(BadRequest) as rejected:
-        parse(data)
-    assert rejected.value.status == status
+def test_an_invalid_request_is_rejected_and_the_connection_closed(
+    data: bytes, status: int, echo: LocalGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_REQUEST_BYTES", 500_000)
     assert raw(echo.url, data).startswith(b"HTTP/1.1 %d " % status)
-
-
-@pytest.mark.parametrize("header", ["Transfer-Encoding:chunked", "transfer-encoding:  Chunked "])
-def test_the_chunked_header_may_have_any_case_and_spacing(header: str) -> None:
-    (request,) = parse(f"\r\nPOST / HTTP/1.1\r\n{header}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
-    assert request.body == b"{}"
-
-
-def test_a_body_may_have_very_many_chunks() -> None:
-    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    (request,) = parse(head, *[b"1\r\na\r\n"] * 200_000, b"0\r\n\r\n")
-    assert request.body == b"a" * 200_000
-
-
-@pytest.mark.parametrize(
-    "start", [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"]
-)
-def test_long_headers_and_trailers_may_arrive_byte_by_byte(start: bytes) -> None:
-    lines = b"X: " + b"a" * 50_000 + b"\r\n\r\n"
-    (request,) = parse(start, *(lines[at : at + 1] for at in range(len(lines))))
-    assert request.body == b""
 
 
 def test_a_valid_request_is_answered_before_the_invalid_one_after_it() -> None:
@@ -110,37 +74,12 @@ def test_a_valid_request_is_answered_before_the_invalid_one_after_it() -> None:
             assert received.index(b"HTTP/1.1 400") > received.index(b'"candidates"')
 
 
-def test_the_reply_to_head_has_no_body(echo: LocalGemini) -> None:
-    received = raw(echo.url, b"HEAD /v1beta/models HTTP/1.1\r\nx-goog-api-key: k\r\nConnection: close\r\n\r\n")
-    assert received.startswith(b"HTTP/1.1 404")
-    assert received.endswith(b"\r\n\r\n")
-    assert received.count(b"\r\n\r\n") == 1
-
-
 def test_pipelined_requests_are_answered_in_order() -> None:
     with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as server:
         first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
         received = raw(server.url, first * 3 + post("/v1beta/models/nothing:generateContent", HI))
     assert [received.count(b"HTTP/1.1 200"), received.count(b"HTTP/1.1 404")] == [3, 1]
     assert received.rindex(b"HTTP/1.1 200") < received.index(b"HTTP/1.1 404")
-
-
-def test_a_client_that_expects_100_continue_receives_it(echo: LocalGemini) -> None:
-    data = post(PATH, HI, "Expect: 100-continue")
-    head, _, body = data.partition(b"\r\n\r\n")
-    requests: list[Request] = []
-    parser = RequestParser(requests.append)
-    parser.feed(head + b"\r\n\r\n")
-    assert requests == []
-    assert parser.awaits_continue
-    parser.feed(body)
-    assert [request.body for request in requests] == [body]
-    address = urlsplit(echo.url)
-    with socket.create_connection((address.hostname, address.port), timeout=BOUND) as connection:
-        connection.sendall(head + b"\r\n\r\n")
-        assert connection.recv(1_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.sendall(body)
-        assert connection.recv(1_000).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_an_unknown_path_is_answered_with_a_404_page(echo: LocalGemini) -> None:
@@ -203,7 +142,7 @@ def test_the_server_runs_in_the_running_event_loop() -> None:
         async with asyncio.timeout(BOUND), LocalGemini(["Hello."]) as server:
             reply = await asyncio.to_thread(ask, server.url, HI)
             assert reply.parts[0]["text"] == "Hello."
-        assert server.report().open_connections == 0
+        assert server.open_connections == 0
 
     asyncio.run(main())
 
@@ -222,19 +161,19 @@ def test_many_clients_are_answered_at_the_same_time() -> None:
         for thread in threads:
             thread.join(4 * BOUND)
         assert sorted(replies) == sorted(f"You said: {a}-{b}".encode() for a in range(16) for b in range(20))
-        assert server.report().requests == 320
-    assert server.report().open_connections == 0
+        assert len(server.requests) == 256, "the last ones"
+    assert server.open_connections == 0
 
 
 def test_stopping_the_server_closes_connections_that_wait() -> None:
     with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
         waiting = threading.Thread(target=raw, args=(server.url, post(PATH, HI)))
         waiting.start()
-        while not server.report().requests:
+        while not len(server.requests):
             waiting.join(0.001)
     waiting.join(BOUND)
     assert not waiting.is_alive()
-    assert server.report().open_connections == 0
+    assert server.open_connections == 0
 
 
 def test_a_connection_that_the_client_closes_is_removed() -> None:
@@ -243,14 +182,14 @@ def test_a_connection_that_the_client_closes_is_removed() -> None:
         connection = socket.create_connection((place[0], int(place[1])), timeout=BOUND)
         connection.sendall(post(PATH, HI))
         waiting = threading.Event()
-        while not server.report().requests:
+        while not len(server.requests):
             waiting.wait(0.001)
         connection.close()
         for _ in range(int(BOUND / 0.001)):
-            if not server.report().open_connections:
+            if not server.open_connections:
                 break
             waiting.wait(0.001)
-        assert server.report().open_connections == 0
+        assert server.open_connections == 0
 
 
 def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
@@ -269,23 +208,17 @@ def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(
         pass
 
 
-def test_a_single_model_may_be_given_as_a_string() -> None:
-    with LocalGemini(models="models/own") as server:
-        assert send(server.url, "GET", "/v1beta/models").json["models"][0]["name"] == "models/own"
-
-
 def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
 
 
-def test_the_report_counts_requests_answers_errors_and_faults() -> None:
+def test_the_server_has_its_last_requests_errors_and_faults() -> None:
     with LocalGemini(["Hello."], faults="1:status_503") as server:
         ask(server.url, HI)
         ask(server.url, HI)
         ask(server.url, {})
-        report = server.report()
-        assert (report.requests, report.answered, report.errors, report.faults) == (3, 1, {400: 1}, {"status_503": 1})
+        ask(server.url, {"contents": [user("word " * 100_000)]})
         assert json.loads(server.requests[0].body) == HI
-        assert "contents is not specified" in server.errors[0].message
-        server.clear()
-        assert server.report().requests == 0
+        assert [len(request.body) for request in server.requests][-2:] == [2, 65_536]
+        assert ["contents is not specified" in error.message for error in server.errors] == [True]
+        assert list(map(str, server.injected)) == ["1:status_503"]

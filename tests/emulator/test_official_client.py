@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midspan.emulator import Answer, FaultPlan, LocalGemini, answer, call
+from midspan.emulator import Answer, LocalGemini, answer, call
 from tests.bounds import BOUND
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed")
@@ -45,7 +45,7 @@ def test_it_calls_functions_automatically(server: LocalGemini) -> None:
     assert response.text == "It is 5 degrees in Oslo."
     assert response.usage_metadata.total_token_count > response.usage_metadata.prompt_token_count > 0
     assert response.candidates[0].finish_reason == "STOP"
-    assert server.report().requests == 2
+    assert len(server.requests) == 2
     call_made, result = response.automatic_function_calling_history[-2:]
     assert call_made.parts[0].function_call.id
     assert call_made.parts[0].thought_signature
@@ -66,7 +66,7 @@ def test_it_chats(server: LocalGemini) -> None:
         assert chat.send_message("Weather?").text == "It is 5 degrees in Oslo."
         assert chat.send_message("Thanks.").text == "It is 5 degrees in Oslo."
         assert "".join(chunk.text or "" for chunk in chat.send_message_stream("And?")) == "It is 5 degrees in Oslo."
-    assert server.report().errors == {}
+    assert not server.errors
 
 
 def test_it_works_async() -> None:
@@ -134,12 +134,12 @@ def test_it_creates_uses_and_deletes_caches(server: LocalGemini) -> None:
             api.caches.create(model=MODEL, config=types.CreateCachedContentConfig(system_instruction="Be brief."))
 
 
-def test_error_responses_become_its_own_errors(server: LocalGemini) -> None:
-    with client(server) as api:
+def test_error_responses_become_its_own_errors() -> None:
+    plan = "1:status_503 2:rate_limit(seconds=7) 3:error_event(chunk=1) 4:error_list"
+    with LocalGemini(WEATHER, faults=plan) as server, client(server) as api:
         with pytest.raises(errors.ClientError) as rejected:
             api.models.generate_content(model="gemini-nonexistent", contents="Hi.")
         assert (rejected.value.code, rejected.value.status) == (404, "NOT_FOUND")
-        server.plan = FaultPlan.parse("0:status_503 1:rate_limit(seconds=7) 2:error_event(chunk=1) 3:error_list")
         with pytest.raises(errors.ServerError) as failed:
             api.models.generate_content(model=MODEL, contents="Hi.")
         assert failed.value.code == 503
@@ -150,16 +150,16 @@ def test_error_responses_become_its_own_errors(server: LocalGemini) -> None:
             list(api.models.generate_content_stream(model=MODEL, contents="Hi."))
         with pytest.raises(errors.ServerError):
             api.models.generate_content(model=MODEL, contents="Hi.")
-    wrong = genai.Client(api_key="invalid", http_options=types.HttpOptions(base_url=server.url))
-    with wrong, pytest.raises(errors.ClientError, match="API key not valid"):
-        wrong.models.generate_content(model=MODEL, contents="Hi.")
+        wrong = genai.Client(api_key="invalid", http_options=types.HttpOptions(base_url=server.url))
+        with wrong, pytest.raises(errors.ClientError, match="API key not valid"):
+            wrong.models.generate_content(model=MODEL, contents="Hi.")
 
 
 def test_it_joins_continued_answers() -> None:
     with LocalGemini(["A long story, told in two parts."], faults="0:continuation") as server, client(server) as api:
         response = api.models.generate_content(model="gemini-4-argon", contents="A story.")
         assert response.text == "A long story, told in two parts."
-        assert server.report().requests == 2
+        assert len(server.requests) == 2
 
 
 def test_mode_any_repeats_calls_until_its_limit() -> None:
@@ -171,7 +171,7 @@ def test_mode_any_repeats_calls_until_its_limit() -> None:
     with LocalGemini(["I would rather talk."]) as server, client(server) as api:
         response = api.models.generate_content(model=MODEL, contents="Weather?", config=config)
         assert response.function_calls[0].args == {"city": "text"}
-        assert server.report().requests == 3
+        assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-flash-preview", MODEL, "gemini-4-argon"])
@@ -181,7 +181,7 @@ def test_it_streams_automatic_calls_that_follow_text(model: str) -> None:
     with LocalGemini([*calls, "It is cold."]) as server, client(server) as api:
         chunks = list(api.models.generate_content_stream(model=model, contents="Weather?", config=automatic()))
         assert "".join(chunk.text or "" for chunk in chunks) == "Let me see.Let me see.It is cold."
-        assert server.report().requests == 3
+        assert len(server.requests) == 3
 
 
 def test_it_receives_several_candidates() -> None:

@@ -135,12 +135,6 @@ RULES = [
         "Please use a valid role: user, model.",
         contents({"role": "function", "parts": [{"text": "x"}]}),
     ),
-    Rule(
-        "unsupported file type",
-        contents(user({"inlineData": {"mimeType": "application/msword", "data": ""}})),
-        "Unsupported MIME type: application/msword",
-        contents(user({"inlineData": {"mimeType": "application/pdf", "data": ""}})),
-    ),
     # Declarations
     Rule(
         "function name with a space",
@@ -492,18 +486,6 @@ RULES = [
         with_tools(tools({"name": "f", "behavior": "BEHAVIOR_UNSPECIFIED"})),
     ),
     Rule(
-        "topK that is not an integer",
-        config(topK=1.5),
-        "Invalid value at 'generation_config.top_k' (TYPE_INT32), 1.5",
-        config(topK=40.0),
-    ),
-    Rule(
-        "system instruction without parts",
-        {**HI, "systemInstruction": {"parts": []}},
-        "* GenerateContentRequest.system_instruction.parts: parts must not be empty.",
-        {**HI, "systemInstruction": {"parts": [{"text": "Be brief."}]}},
-    ),
-    Rule(
         "empty signature",
         contents(user("Hi."), model(calling(signature="")), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",
@@ -594,12 +576,6 @@ RULES = [
         model=FOUR,
     ),
     Rule(
-        "invalid name of cached content",
-        {**HI, "cachedContent": "1234567890"},
-        "Invalid CachedContent name: 1234567890.",
-        HI,
-    ),
-    Rule(
         "files in results before Gemini 3",
         contents(user("Hi."), model(calling()), user(result(parts=[PNG]))),
         "`function_response.parts` is not supported for this model",
@@ -653,13 +629,6 @@ RULES = [
         model=OLD,
     ),
     Rule(
-        "nine candidates on Vertex",
-        config(candidateCount=9),
-        "it has a candidateCount value of 9 but the supported range is from 1 (inclusive) to 9 (exclusive).",
-        config(candidateCount=8),
-        path=VERTEX,
-    ),
-    Rule(
         "two candidates from Gemini 3 on",
         config(candidateCount=2),
         "Multiple candidates is not enabled for this model",
@@ -670,20 +639,6 @@ RULES = [
         config(temperature=3),
         "temperature must be in the range [0.0, 2.0].",
         config(temperature=2),
-    ),
-    Rule(
-        "temperature out of range on Vertex",
-        config(temperature=1000.0),
-        "Unable to submit request because it has a temperature value of 1000 but the supported range is from 0 "
-        "(inclusive) to 2.0001 (exclusive).",
-        config(temperature=2),
-        path=VERTEX,
-    ),
-    Rule(
-        "unknown response MIME type",
-        config(responseMimeType="text/html"),
-        "allowed mimetypes are `text/plain`",
-        config(responseMimeType="application/json"),
     ),
     Rule(
         "response schema without items",
@@ -744,14 +699,8 @@ def test_adjacent_model_contents_are_one_turn(echo: LocalGemini) -> None:
 
 
 def test_candidates_cannot_be_streamed(echo: LocalGemini) -> None:
-    reply = stream(echo.url, config(candidateCount=2), OLD)
-    assert (reply.status, reply.message) == (400, "Only one candidate can be specified")
+    assert stream(echo.url, config(candidateCount=2), OLD).status == 400
     assert stream(echo.url, config(candidateCount=1), OLD).status == 200
-    path = VERTEX.format(OLD, "streamGenerateContent")
-    assert (
-        "candidateCount must be 1 but the entered value was 2."
-        in send(echo.url, "POST", path, config(candidateCount=2)).message
-    )
 
 
 def test_older_families_accept_split_results_and_unanswered_calls(echo: LocalGemini) -> None:
@@ -849,12 +798,11 @@ def test_invalid_credentials_are_rejected(echo: LocalGemini) -> None:
     assert (reply.status, reply.json["error"]["status"]) == (403, "PERMISSION_DENIED")
     path = VERTEX.format(NEW, "generateContent")
     assert send(echo.url, "POST", path, HI, {}).json["error"]["status"] == "UNAUTHENTICATED"
-    assert "is missing required authentication" in send(echo.url, "POST", path, HI, {}).message
     assert (
         "is missing required authentication" in send(echo.url, "POST", path, HI, {"authorization": "Basic t"}).message
     )
     reply = send(echo.url, "POST", path, HI, {"authorization": "Bearer invalid"})
-    assert (reply.status, "had invalid authentication credentials" in reply.message) == (401, True)
+    assert reply.status == 401
 
 
 def test_a_server_with_a_key_accepts_no_other() -> None:

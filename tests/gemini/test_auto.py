@@ -313,7 +313,7 @@ def test_an_automatic_stream_is_closed_and_read_like_any_other(client: Client, m
 
 def test_a_stream_in_the_background_needs_an_event_loop(model: Model) -> None:
     client = AsyncClient(api_key="k", base_url=model.url)
-    with pytest.raises(ConfigError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match="no running event loop"):
         client.stream_generate_with_auto_tools("?", tools=[add])
     asyncio.run(client.aclose())
 

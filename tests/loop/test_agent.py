@@ -72,7 +72,7 @@ def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.Mo
     [
         ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system must be a string, got 5"),
-        ({"limits": 5}, r"limits must be Limits\(…\) or a dict, got 5"),
+        ({"limits": {"max_turns": 0}}, "max_turns must be a positive number or None, got 0"),
         ({"tool_choice": {"type": "maybe"}}, "unknown tool choice"),
     ],
 )
@@ -89,22 +89,15 @@ def test_two_tools_of_one_name_are_an_error_when_the_agent_is_created() -> None:
 def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
     agent = Agent(ScriptedProvider([]))
     for wrong, words in [
-        ({"temprature": 1}, "unknown run option 'temprature'; known options: cache, calls_only"),
+        ({"temprature": 1}, "unknown option 'temprature'; known options: cache, calls_only"),
         ({"tools": ["sub"]}, "no tool named 'sub'"),
-        ({"messages": [{"role": "user"}]}, "consists of Message objects"),
-        ({"messages": {}}, "messages must be a History or a list"),
-        ({"messages": [Message("user", [Text("a")])]}, "the parts of a Message must be a tuple, got list"),  # type: ignore[arg-type]
-        ({"messages": Message.user("a")}, "messages must be a History or a list"),
-        ({"messages": History(["a"])}, "consists of Message objects"),
-        ({"messages": [Message("system", (Text("a"),))]}, "of user and model"),
-        ({"run_id": 5}, "run_id must be a non-empty string"),
+        ({"messages": [{"role": "user"}]}, "must be Message objects"),
+        ({"messages": {"role": "user"}}, "must be Message objects"),
+        ({"messages": History(["a"])}, "must be Message objects"),
+        ({"messages": [Message("system", (Text("a"),))]}, "of user or model"),
         ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
         ({"model": ScriptedProvider}, "model must be a provider or a name"),
-        ({"limits": 3}, "limits must be Limits"),
-        ({"settings": 5}, r"settings must be ModelSettings\(…\) or a dict, got 5"),
-        ({"settings": {"temperature": float("nan")}}, "temperature must be a finite number, got nan"),
-        ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b must be a finite number, got inf"),
         ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):
@@ -136,7 +129,7 @@ def test_replace_returns_an_agent_with_other_options() -> None:
     agent.run_sync("?")
     assert [len(request.config.tools) for request in provider.requests] == [1, 2]
     assert {request.config.system for request in provider.requests} == {"Be brief."}
-    with pytest.raises(ConfigError, match="unknown run option 'colour'"):
+    with pytest.raises(ConfigError, match="unknown option 'colour'"):
         agent.replace(colour="red")
 
 
@@ -226,19 +219,19 @@ def test_prompt_may_contain_images_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        (Path("nowhere.png"), "cannot be read: No such file"),
-        (b"x", "Blob.of"),
+        (Path("nowhere.png"), "cannot be read: .*No such file"),
+        (b"x", "got bytes"),
         ([], "the prompt is empty"),
         ({"a": 1}, "got dict"),
         ([5], "got int"),
         ("", "the prompt is empty"),
         ([" ", ""], "the prompt is empty"),
-        (ToolCall("1", "add"), "calls are made by the model"),
+        (ToolCall("1", "add"), "got ToolCall"),
         (Message("model", (ToolCall("1", "add"),)), "a prompt must be a message of the user"),
-        (Path("a\0b.png"), "is not a valid path"),
-        (Path("\ud800.png"), "is not a valid path"),
+        (Path("a\0b.png"), "cannot be read"),
+        (Path("\ud800.png"), "cannot be read"),
         (Path("/dev/zero"), "'/dev/zero' is not a regular file"),
-        (Text(5), "the Text in the prompt must be a string, got 5"),  # type: ignore[arg-type]
+        (Text(5), "the prompt must be a string, got 5"),  # type: ignore[arg-type]
         ("half \ud800", "the prompt is not valid Unicode: it contains '.ud800' at character 5"),
     ],
 )
@@ -314,23 +307,15 @@ def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
     assert len(saved.add_turn("user", "more").messages) == 3
     wrong: list[Any] = [
         ("user", [ToolCall("1", "add", {})]),
-        ("model", [ToolResult("1", "add", 1)]),
         ("nobody", "x"),
-        (["user"], "x"),
         ("user", {"text": "b"}),
     ]
     for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
-    with pytest.raises(ConfigError, match="has its own messages"):
-        empty.ask_sync("x", messages=[])
-    for messages in (5, "text", {"role": "user"}):
-        with pytest.raises(ConfigError, match="messages must be a History or a list of Message"):
+    for messages in ("text", {"role": "user"}, [5]):
+        with pytest.raises(ConfigError, match="messages must be Message objects"):
             Chat(agent, messages)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="consists of Message objects"):
-        Chat(agent, [5])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="expected an Agent"):
-        Chat("x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -416,7 +401,7 @@ def test_turn_of_the_model_may_have_text_and_calls() -> None:
     both = chat.add_turn("model", [Text("Let me see."), called])
     assert both.messages[-1].parts == (Text("Let me see."), called)
     assert both.ask_sync().text == "3"
-    with pytest.raises(ConfigError, match="calls are made by the model"):
+    with pytest.raises(ConfigError, match="got ToolCall"):
         chat.add_turn("user", [Text("x"), called])
 
 

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -497,7 +496,7 @@ def test_run_of_another_process_is_waited_for_until_the_silence_timeout(make_jou
             assert (status.elsewhere, status.ended) == (True, False)
             watching = runs.subscribe("old", silence_timeout=0.0)
             assert [await anext(watching) for _ in begun] == list(enumerate(begun))
-            with pytest.raises(RunError, match="not running in this process"):
+            with pytest.raises(RunError, match="does not run in this process"):
                 await anext(watching)
             with pytest.raises(ConfigError, match="runs in another process"):
                 await runs.cancel("old")
@@ -596,54 +595,6 @@ def test_journal_of_a_run_without_an_answer_restores_a_valid_history(make_journa
     run(main())
 
 
-@pytest.mark.parametrize("from_event", ["x", None, -1, True, 1.5])
-@pytest.mark.parametrize("view", ["all", "final"])
-def test_invalid_event_number_is_an_error_in_both_views(from_event: Any, view: str) -> None:
-    async def main() -> None:
-        async with BackgroundRuns(agent()) as runs:
-            id = runs.start("go")
-            with pytest.raises(ConfigError, match="numbered from 0"):
-                await taken(runs, id, from_event=from_event, view=view)
-
-    run(main())
-
-
-def test_invalid_agent_or_journal_is_an_error() -> None:
-    async def main() -> None:
-        wrong: Any = "runs.db"
-        with pytest.raises(ConfigError, match=r"SqliteJournal\('runs.db'\)"):
-            BackgroundRuns(agent(), wrong)
-        with pytest.raises(ConfigError, match=r"an Agent, got 'runs\.db'"):
-            BackgroundRuns(wrong)
-        async with BackgroundRuns() as runs:
-            with pytest.raises(ConfigError, match=r"an Agent, got 'runs\.db'"):
-                runs.start("go", agent=wrong)
-            for id in (5, "", "\ud800"):
-                with pytest.raises(ConfigError, match="the id of a run"):
-                    runs.start("go", agent=agent(), run_id=id)  # type: ignore[arg-type]  # that is the point
-            for ask in (runs.status, runs.cancel):
-                with pytest.raises(ConfigError, match="the id of a run"):
-                    await ask([])  # type: ignore[arg-type]  # that is the point
-            id = runs.start("go", agent=agent())
-            with pytest.raises(ConfigError, match="silence_timeout"):
-                await taken(runs, id, silence_timeout="x")
-
-    run(main())
-
-
-def test_start_outside_an_event_loop_is_an_error() -> None:
-    runs = BackgroundRuns(agent())
-    with pytest.raises(ConfigError, match="no running event loop"):
-        runs.start("go", run_id="a")
-
-    async def main() -> None:
-        with pytest.raises(UnknownRunError, match="unknown run 'a'"):
-            await runs.status("a")
-        await runs.aclose()
-
-    run(main())
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ending", ["cancel", "close"])
 def test_run_whose_event_loop_was_closed_is_like_one_whose_process_was_killed(ending: str) -> None:
@@ -663,7 +614,7 @@ def end_from_another_loop(ending: str) -> None:
     loop.run_until_complete(begin())
 
     async def too_early() -> None:
-        with pytest.raises(ConfigError, match="is not running"):
+        with pytest.raises(ConfigError, match="another event loop; cancel it there"):
             await runs.cancel("a")
 
     run(too_early())
@@ -677,30 +628,6 @@ def end_from_another_loop(ending: str) -> None:
             assert (await others.status("a")).elsewhere
 
     run(main())
-
-
-def test_subscribers_and_cancel_may_be_in_other_event_loops() -> None:
-    ready, ended = threading.Event(), threading.Event()
-    runs = BackgroundRuns(hanging())
-
-    async def drive() -> None:
-        runs.start("go", run_id="a")
-        ready.set()
-        await asyncio.to_thread(ended.wait, 5)
-
-    async def main() -> None:
-        watcher = asyncio.create_task(taken(runs, "a"))
-        assert await runs.cancel("a")
-        assert isinstance((await watcher)[-1][1], RunEnd)
-
-    thread = threading.Thread(target=lambda: run(drive()))
-    thread.start()
-    try:
-        assert ready.wait(BOUND)
-        run(main())
-    finally:
-        ended.set()
-        thread.join(BOUND)
 
 
 @pytest.mark.requirement("S4-15")
@@ -1243,17 +1170,6 @@ def test_call_that_was_cancelled_has_its_duration(ends_by: str) -> None:
             [end] = [event for _, event in await taken(runs, id) if isinstance(event, ToolEnd)]
             assert end.result.is_error
             assert 0 < end.duration_seconds < perf_counter() - begin
-
-    run(main())
-
-
-def test_close_waits_for_runs_before_it_cancels_them() -> None:
-    async def main() -> None:
-        journal = MemoryJournal()
-        runs = BackgroundRuns(agent(), journal)
-        id = runs.start("1 + 2?")
-        await runs.aclose(grace_seconds=BOUND)
-        assert (await journal.get(id)).summary.state == "completed"
 
     run(main())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, BackgroundRuns, Chat, Context, Limits, ModelSettings, RunContext, Toolbox, tool
+from midspan import Agent, BackgroundRuns, Chat, Context, RunContext, Toolbox, tool
 from midspan.emulator import LocalGemini
 from midspan.errors import ConfigError, LimitReachedError, ToolError
 from midspan.events import TextDelta
@@ -201,12 +201,10 @@ def test_limits_may_be_a_dict() -> None:
     with pytest.raises(LimitReachedError):
         Agent(endless, [divide]).run_sync("?", limits={"max_turns": 2})
     assert Agent(endless, limits={"max_turns": 3}).replace(limits={"max_seconds": 9}) is not None
-    with pytest.raises(ConfigError, match=r"unknown limit 'turns'; known limits: max_turns, "):
+    with pytest.raises(ConfigError, match=r"limits: .* 'turns'; known limits: max_turns, "):
         Agent(endless, limits={"turns": 2})
     with pytest.raises(ConfigError, match="max_turns must be a positive number"):
         Agent(endless, limits={"max_turns": 0})
-    with pytest.raises(ConfigError, match=r"limits must be Limits\(…\) or a dict, got 5"):
-        Limits.of(5)  # type: ignore[arg-type]
 
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -292,11 +290,11 @@ from midspan import Agent, Gemini
 from midspan.emulator import LocalGemini
 from midspan.gemini import Client
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine makes slow callbacks, which are no errors
-server = LocalGemini(["one two three"]).__enter__()
-for event in Agent(Gemini(api_key="k", base_url=server.url)).stream("?"):
-    {loop}
-for chunk in Client(api_key="k", base_url=server.url).stream_generate_content("?"):
-    {loop}
+with LocalGemini(["one two three"]) as server:
+    for event in Agent(Gemini(api_key="k", base_url=server.url)).stream("?"):
+        {loop}
+    for chunk in Client(api_key="k", base_url=server.url).stream_generate_content("?"):
+        {loop}
 """
     ran = run_program(program, "-X", "dev", "-W", "always")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -350,11 +348,10 @@ def test_kept_background_runs_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
 
 
 def test_dict_in_place_of_a_message_is_an_error_that_shows_a_message() -> None:
-    with pytest.raises(ConfigError, match=r"got \{'role'.*; write Message\.user"):
+    with pytest.raises(ConfigError, match=r"such as Message\.user.*, got \{'role'"):
         Agent(ScriptedProvider(["done"])).run_sync(messages=[{"role": "user", "content": "hi"}])  # type: ignore[list-item]
 
 
-def test_setting_of_a_wrong_type_is_an_error_in_plain_words() -> None:
-    for settings in ({"temperature": "hot"}, ModelSettings(temperature="hot")):  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=r'^settings: temperature: expected number or null, got "hot"$'):
-            Agent(ScriptedProvider(["done"]), settings=settings)
+def test_setting_of_a_wrong_type_is_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigError, match=r"settings: Expected `float \| null`, got `str` - at `\$\.temperature`"):
+        Agent(ScriptedProvider(["done"]), settings={"temperature": "hot"})

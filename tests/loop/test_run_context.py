@@ -80,8 +80,6 @@ def test_progress_is_a_fraction() -> None:
                 if isinstance(event, ToolProgress | ToolEnd)]  # fmt: skip
 
     assert asyncio.run(fractions(2.5)) == [1.0, "done"]
-    [error] = asyncio.run(fractions("half"))
-    assert "fraction must be a number from 0 to 1 or None, got 'half'" in error
 
 
 def test_unread_progress_of_a_call_is_replaced() -> None:

@@ -267,18 +267,6 @@ def test_generate_that_returns_no_response_is_an_error(odd: Any) -> None:
     assert caught.value.transcript == (Message.user("?"),)  # type: ignore[attr-defined]
 
 
-def test_stream_that_is_a_coroutine_is_an_error() -> None:
-    class Odd(ScriptedProvider):
-        async def stream(self, request: ModelRequest) -> Any:  # type: ignore[override]
-            return []
-
-    async def main() -> None:
-        with pytest.raises(Exception, match=r"stream\(\) returned a coroutine"):
-            await drained(Agent(Odd([])).stream("?"))
-
-    run(main)
-
-
 def test_run_uses_generate_and_stream_uses_stream() -> None:
     class Both(PartsProvider, ScriptedProvider):
         async def generate(self, request: ModelRequest) -> ModelResponse:

@@ -59,7 +59,6 @@ INVALID_TURNS: list[tuple[Any, str]] = [
     (["x", 5], "5"),
     (["x", ["y"]], "['y']"),
     (Message("user", ()), "Message(role='user'"),
-    (ModelResponse("x", FinishReason.END), "ModelResponse(message='x'"),  # type: ignore[arg-type]
     (ValueError, "<class 'ValueError'>"),
     (Text, "<class 'midspan._types.parts.Text'>"),
     (["x", ValueError], "<class 'ValueError'>"),
@@ -67,35 +66,19 @@ INVALID_TURNS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("turn", "shown"), INVALID_TURNS)
-def test_invalid_turn_of_a_list_is_an_error_at_once(turn: Any, shown: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        ScriptedProvider(["fine", turn])
-    assert str(raised.value).startswith(f"turn 2 of the script contains {shown}")
-
-
-@pytest.mark.parametrize(("turn", "shown"), INVALID_TURNS)
-def test_invalid_turn_of_an_iterator_or_function_is_an_error_when_it_is_used(turn: Any, shown: str) -> None:
+def test_invalid_turn_is_an_error_when_it_is_used(turn: Any, shown: str) -> None:
     async def awaited(_: ModelRequest) -> Any:
         return turn
 
-    for script in (iter([turn]), [lambda _: turn], lambda _: turn, awaited):
+    for script in ([turn], [lambda _: turn], lambda _: turn, awaited):
         with pytest.raises(ConfigError) as raised:
             text_of(script)
         assert str(raised.value).startswith(f"turn 1 of the script contains {shown}")
 
 
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ("hello", "a script is a list of turns, but 'hello' is one turn; pass ['hello']"),
-        (Text("x"), "is one turn; pass [Text("),
-        (ValueError("x"), "is one turn; pass [ValueError('x')]"),
-    ],
-)
-def test_invalid_script_is_a_config_error(script: Any, words: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        ScriptedProvider(script)
-    assert words in str(raised.value)
+def test_a_text_as_a_script_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="a script is a list of turns, but 'hello' is one turn"):
+        ScriptedProvider("hello")
 
 
 def test_script_can_grow_and_has_an_end() -> None:

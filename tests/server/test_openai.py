@@ -133,7 +133,7 @@ def test_both_sides_with_gemini_keep_what_the_service_demands() -> None:
                 result = {"role": "tool", "tool_call_id": made["id"], "content": "cold"}
                 messages += [{"role": "assistant", **message}, result]
             assert asked(client, messages, stream=False)["content"] == "It is 3, and cold."
-        assert gemini.errors == ()
+        assert not gemini.errors
 
 
 def asked(client: openai.OpenAI, messages: Any, stream: bool) -> dict[str, Any]:

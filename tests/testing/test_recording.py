@@ -482,7 +482,7 @@ def test_write_error_during_a_tool_call_ends_the_run(tmp_path: Path) -> None:
         record(agent_of(tools=[deleting]), tmp_path).run_sync("go")
 
 
-@pytest.mark.parametrize("arguments", [{"prompt": "go", "colour": 1}, {}, {"prompt": "go", "settings": object()}])
+@pytest.mark.parametrize("arguments", [{"prompt": "go", "colour": 1}, {}, {"prompt": "go", "settings": {"seed": "x"}}])
 def test_wrong_options_are_rejected_as_by_the_plain_agent(tmp_path: Path, arguments: dict[str, Any]) -> None:
     messages = []
     for agent in (agent_of(), record(agent_of(), tmp_path)):
@@ -557,3 +557,11 @@ def test_a_recorded_agent_has_the_options_of_the_agent_and_can_be_served(tmp_pat
     recorded = record(agent_of(system="Be brief.", limits=Limits(max_turns=3)), tmp_path)
     assert (recorded.system, recorded.limits.max_turns) == ("Be brief.", 3)
     create_app(recorded)
+
+
+def test_a_recorded_agent_cannot_be_recorded_or_replayed_again(tmp_path: Path) -> None:
+    recorded = record(agent_of(), tmp_path)
+    recorded.run_sync("go")
+    for wrap in (record, replay):
+        with pytest.raises(ConfigError, match="already recorded or replayed"):
+            wrap(recorded, tmp_path)

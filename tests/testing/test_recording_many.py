@@ -134,15 +134,15 @@ def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> No
                 asyncio.run(texts(agent))
 
 
-NO_LINE = r"^cannot read the recording '.*run-00001.jsonl': it has no complete line; record the run again$"
+NO_LINE = r"^cannot read the recording '.*run-00001.jsonl': it has no 'run' line; record the run again$"
 BAD = {
     b"": NO_LINE,
     b'{"line"': NO_LINE,
     bytes(range(128, 256)): NO_LINE,
     b"nonsense\n": "^cannot read the recording '.*run-00001.jsonl': JSON is malformed.*; record the run again$",
     b"{}\n": "cannot read the recording",
-    b'{"line":"exchange","version":4,"model":"m","request":{}}\n': "Invalid value 'exchange'",
-    b'{"line":"run","version":99}\n': "it has format 99, and this version of Midspan reads format 4",
+    b'{"line":"end"}\n': NO_LINE,
+    b'{"line":"run","version":99}\n': r"Invalid enum value 99 - at `\$.version`; record the run again$",
     b"\xff\xfe\n": "cannot read the recording",
     b"[" * 100_000 + b"\n": "cannot read the recording",
 }

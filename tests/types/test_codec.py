@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from midspan._types import codec, events
-from midspan._types.exchange import CachePolicy, FinishReason, ModelResponse, Output, RequestConfig, Usage
+from midspan._types.exchange import FinishReason, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan._types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import CodecError
 from midspan.providers.gemini import decode
 from tests.streaming import raw_of
@@ -24,24 +23,8 @@ USER_TURN = Message.user(
 )
 
 VALUES: list[tuple[str, Any]] = [
-    ("message", MODEL_TURN),
     ("messages", (MODEL_TURN, USER_TURN)),
     ("messages", ()),
-    ("usage", Usage(1, 2, 3, 4, 5, 6)),
-    ("tool", ToolSpec("add", "Adds.", {"type": "object"}, {"type": "integer"}, Effects(("a:{x}",), (), True))),
-    (
-        "request_config",
-        RequestConfig(
-            "gemini-3.8-flash",
-            "Be brief.",
-            (ToolSpec("add"), BuiltinTool("googleSearch", {"x": 1})),
-            ToolChoice("required", ("add",)),
-            ModelSettings(max_tokens=3, thinking="low", extra={"labels": {"a": "b"}}),
-            Output({"type": "object"}),
-            CachePolicy("cachedContents/1", 60.0),
-        ),
-    ),
-    ("response", ModelResponse(MODEL_TURN, FinishReason.END, "STOP", raw=(Raw(b'{"a": 1}'), Raw(b"{}")))),
     ("event", events.RunStart("r", "m", (USER_TURN,))),
     ("event", events.TurnStart(1)),
     ("event", events.TextDelta(1, "a")),
@@ -61,15 +44,14 @@ def test_values_are_restored_from_json(kind: str, value: Any) -> None:
 
 
 def test_provider_bytes_are_saved_unchanged() -> None:
-    saved = codec.from_json(codec.to_json(MODEL_TURN), "message")
+    [saved] = codec.from_json(codec.to_json([MODEL_TURN]), "messages")
     assert raw_of(saved) == b'{ "parts" : [ ] }'
 
 
 def test_empty_turn_of_a_model_can_be_saved() -> None:
     body = b'{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}'
-    response = decode.response(body)
-    assert codec.from_json(codec.to_json(response), "response") == response
-    assert codec.from_json(codec.to_json(response.message), "message") == response.message
+    message = decode.response(body).message
+    assert codec.from_json(codec.to_json([message]), "messages") == (message,)
 
 
 def test_history_and_list_are_saved_as_messages() -> None:
@@ -81,35 +63,36 @@ def test_history_and_list_are_saved_as_messages() -> None:
     ("document", "words"),
     [
         (
-            b'{"midspan": 2, "kind": "message", "value": {}}',
+            b'{"midspan": 2, "kind": "messages", "value": []}',
             "format version 2, but this release reads up to version 1; install a newer Midspan",
         ),
-        (b'{"midspan": 1, "kind": "usage", "value": {}}', "contains 'usage', not 'message'"),
-        (b'{"midspan": 1, "kind": "message", "value": {"role": "king", "parts": []}}', r"Invalid enum value 'king'"),
-        (b'{"kind": "message"}', "not a valid document"),
+        (b'{"midspan": 1, "kind": "event", "value": {}}', "contains 'event', not 'messages'"),
+        (b'{"midspan": 1, "kind": "messages", "value": [{"role": "king", "parts": []}]}', r"Invalid enum value 'king'"),
+        (b'{"kind": "messages"}', "as to_json writes it: Object missing required field"),
+        (b"[]", "as to_json writes it: Expected `object`"),
         (b"nonsense", "not a valid document"),
         (b"\xff", "not a valid document"),
     ],
 )
 def test_invalid_document_is_an_error(document: bytes, words: str) -> None:
     with pytest.raises(CodecError, match=words):
-        codec.from_json(document, "message")
+        codec.from_json(document, "messages")
 
 
 def test_value_that_is_not_json_serializable_is_an_error() -> None:
     with pytest.raises(CodecError, match="not JSON serializable"):
-        codec.to_json(Message.user(ToolResult("1", "f", object())))
-    with pytest.raises(CodecError, match="cannot encode an int"):
-        codec.to_json(5)
+        codec.to_json([Message.user(ToolResult("1", "f", object()))])
+    with pytest.raises(CodecError, match="Message is not JSON serializable"):
+        codec.to_json(MODEL_TURN)  # type: ignore[arg-type]
     with pytest.raises(CodecError, match="unknown kind of document 'zzz'"):
         codec.from_json(b"{}", "zzz")
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(CodecError):
-        codec.to_json(Message.user(ToolResult("1", "f", deep)))
+        codec.to_json([Message.user(ToolResult("1", "f", deep))])
     with pytest.raises(CodecError):
-        codec.from_json(b'{"midspan":1,"kind":"usage","value":' + b"[" * 100_000, "usage")
+        codec.from_json(b'{"midspan":1,"kind":"event","value":' + b"[" * 100_000, "event")
 
 
 json_values = st.recursive(
@@ -138,9 +121,3 @@ def test_random_conversations_are_restored_from_json(messages: list[Message]) ->
 def test_document_that_is_not_json_is_an_error(nothing: Any) -> None:
     with pytest.raises(CodecError):
         codec.from_json(nothing, "messages")
-
-
-@pytest.mark.parametrize("data", [b"[]", b'{"a":1}'])
-def test_json_of_others_is_refused_in_plain_words(data: bytes) -> None:
-    with pytest.raises(CodecError, match="this was not written by to_json"):
-        codec.from_json(data, "messages")

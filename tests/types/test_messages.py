@@ -1,13 +1,10 @@
 import copy
 import pickle
-from typing import Any
 
-import pytest
 from msgspec import Raw
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.errors import ConfigError
 
 
 def test_text_of_a_message_excludes_thoughts() -> None:
@@ -65,9 +62,3 @@ def test_history_of_other_messages_keeps_derived_values_of_the_shared_start() ->
     assert longer.derived("x", lambda known, new: (known, len(new))) == (2, 1)  # type: ignore[comparison-overlap]
     other = history.with_messages([history[0], Message.user("other"), Message.user("c")])
     assert other.derived("x", lambda known, new: (known, len(new))) == (None, 3)  # type: ignore[comparison-overlap]
-
-
-@pytest.mark.parametrize("part", [5, ["a"], None])
-def test_message_of_anything_but_texts_and_parts_is_an_error(part: Any) -> None:
-    with pytest.raises(ConfigError, match="a message consists of texts and parts, got "):
-        Message.user("a", part)

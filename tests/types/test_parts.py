@@ -29,30 +29,6 @@ def test_local_ids_are_unique_and_recognized() -> None:
     assert not is_local_id("call_1")
 
 
-@pytest.mark.parametrize(
-    "media_type", ["image/png", "text/plain; charset=utf-8", "audio/L16;rate=16000", "image/svg+xml"]
-)
-def test_blob_accepts_media_types_with_parameters(media_type: str) -> None:
-    assert Blob.of(b"x", media_type).media_type == media_type
-
-
-@pytest.mark.parametrize(
-    "media_type",
-    [5, None, "", "nope", "image/", "/png", "a b/c", "image/png/x", "image/pñg", "image/png\r\nx: y", "a/b;\n"],
-)
-def test_invalid_media_type_is_an_error(media_type: Any) -> None:
-    with pytest.raises(ConfigError, match="is not a valid media type; write it like 'image/png'"):
-        Blob.of(b"x", media_type)
-
-
-def test_data_of_a_blob_must_be_bytes() -> None:
-    assert [Blob.of(data, "image/png").data for data in (b"x", bytearray(b"x"), memoryview(b"x"))] == [b"x"] * 3
-    with pytest.raises(ConfigError, match="the data of a blob must be bytes, got str"):
-        Blob.of("x", "text/plain")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="the data of a blob must be bytes, got int"):
-        Blob.of(5, "image/png")  # type: ignore[arg-type]
-
-
 class Spelt:
     """A call as another library may say it."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from midspan._loop.options import (
-    CONVERTERS,
     AgentChanges,
     AgentOptions,
     Model,
@@ -18,106 +17,65 @@ from midspan._loop.options import (
     RunConfig,
     RunOptions,
     ToolSet,
-    TypedRunOptions,
     as_list,
-    check_on_question,
+    convert_option,
 )
 from midspan._types.closing import close_all
-from midspan._types.context import OnQuestion
-from midspan._types.exchange import CachePolicy
-from midspan._types.specs import Limits, ModelSettings, ToolChoice
+from midspan._types.specs import Limits
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
-from midspan.providers.provider import Provider
+from midspan.providers.provider import ClosedOnExit, Provider
 from midspan.tools.source import ToolSource
 
 if TYPE_CHECKING:
-    from midspan._loop.prepare import PreparedRun
+    from midspan._loop.prepare import PendingRun, PreparedRun
     from midspan._loop.prompt import Messages, Prompt
     from midspan._loop.result import RunResult, RunStream
-    from midspan._loop.start import PendingRun
-    from midspan._loop.telemetry import Telemetry
 
 T = TypeVar("T")
 
-_EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
 
-
-class Agent(Generic[Output]):
+class Agent(ClosedOnExit, Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
 
     _lacks_model = False
     """Whether no model was named and no key was found."""
 
     @overload
+    def __init__(self: Agent[str], model: Model = None, tools: Any = (), **options: Unpack[AgentOptions]) -> None: ...
+
+    @overload
     def __init__(
-        self: Agent[str], model: Model | None = None, tools: Any = (), **options: Unpack[AgentOptions]
+        self: Agent[T], model: Model = None, tools: Any = (), *, output: type[T], **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Agent[T],
-        model: Model | None = None,
-        tools: Any = (),
-        *,
-        output: type[T],
-        **options: Unpack[AgentOptions],
+        self: Agent[Any], model: Model = None, tools: Any = (), *, output: Any, **options: Unpack[AgentOptions]
     ) -> None: ...
 
-    @overload
-    def __init__(
-        self: Agent[Any],
-        model: Model | None = None,
-        tools: Any = (),
-        *,
-        output: Any,
-        **options: Unpack[AgentOptions],
-    ) -> None: ...
-
-    def __init__(
-        self,
-        model: Model | None = None,
-        tools: Any = (),
-        *,
-        system: str | None = None,
-        limits: Limits | dict[str, Any] | None = None,
-        settings: ModelSettings | dict[str, Any] | None = None,
-        output: Any = None,
-        tool_choice: ToolChoice | str | dict[str, Any] | None = None,
-        calls_only: bool = False,
-        prompt_mode: bool | None = None,
-        raise_tool_errors: bool = False,
-        on_question: OnQuestion | None = None,
-        cache: CachePolicy | None = None,
-        telemetry: Telemetry | None = None,
-    ) -> None:
+    def __init__(self, model: Model = None, tools: Any = (), **options: Any) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
         A list of models is a chain: if a request to one fails for good, the next one gets it. Without a model, it is
         the one whose key is set. Keys are looked for when the first request is made.
 
-        `output` is the type of the answer, or its JSON Schema. With `calls_only` the model never answers in text: a
-        tool that is final ends the run. `prompt_mode` describes the tools in the prompt and reads calls from the text;
-        models without function calling get it automatically. With `raise_tool_errors` an exception of a tool, other
-        than ToolError, is raised by the run instead of being reported to the model. `on_question` is an async function
-        with which tools ask the user: it gets a question and a JSON Schema for the answer, or None, and returns the
-        answer. `cache` says how the provider caches the part of the prompt that stays the same. `telemetry` records
-        runs with OpenTelemetry.
+        `system` is the system prompt, `limits` says how far a run may go, `settings` are those of the model, and
+        `tool_choice` says whether it may or must call tools. `output` is the type of the answer, or its JSON Schema.
+        With `calls_only` the model never answers in text: a tool that is final ends the run. `prompt_mode` describes
+        the tools in the prompt and reads calls from the text; models without function calling get it automatically.
+        With `raise_tool_errors` an exception of a tool, other than ToolError, is raised by the run instead of being
+        reported to the model. `on_question` is an async function with which tools ask the user: it gets a question and
+        a JSON Schema for the answer, or None, and returns the answer. `cache` says how the provider caches the part of
+        the prompt that stays the same. `telemetry` records runs with OpenTelemetry.
         """
         self._owned_providers: dict[str, Provider] = {}
         self._owned_sources: list[ToolSource] = []
-        self._limits = Limits.of(limits)
-        self._on_question = check_on_question(on_question)
-        all_tools = as_list(tools)
-        options = {
-            "system": system, "settings": settings, "output": output, "tool_choice": tool_choice,
-            "calls_only": calls_only, "prompt_mode": prompt_mode, "raise_tool_errors": raise_tool_errors,
-            "cache": cache, "telemetry": telemetry,
-        }  # fmt: skip
-        converted = {name: CONVERTERS[name](value) for name, value in options.items()}
-        self._config = RunConfig(self._provider(model), ToolSet(all_tools), **converted)
-        self._own(all_tools)
         self._prepared: PreparedRun | None = None
+        all_tools = as_list(tools)
+        self._config = RunConfig(self._provider(model), ToolSet(all_tools))
+        self._config = self._with_overrides(options)
+        self._own(all_tools)
 
     @property
     def model(self) -> str:
@@ -141,7 +99,7 @@ class Agent(Generic[Output]):
 
     @property
     def limits(self) -> Limits:
-        return self._limits
+        return self._config.limits
 
     @overload
     def replace(self, **options: Unpack[AgentChanges]) -> Agent[Output]: ...
@@ -152,32 +110,20 @@ class Agent(Generic[Output]):
     @overload
     def replace(self, *, output: Any, **options: Unpack[AgentChanges]) -> Agent[Any]: ...
 
-    def replace(
-        self,
-        *,
-        limits: Limits | dict[str, Any] | None = None,
-        on_question: OnQuestion | None = None,
-        **options: Any,
-    ) -> Agent[Any]:
+    def replace(self, **options: Any) -> Agent[Any]:
         """Return an agent like this one with other options; they are those of `run`.
 
         It shares the models and tool sources of this agent. Closing it closes only what `options` added.
         """
-        for name in options:
-            if name in _PER_RUN_OPTIONS:
-                raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
         from copy import copy  # slow to import
 
         agent = copy(self)
-        agent._owned_providers, agent._owned_sources = {}, []
+        agent._owned_providers, agent._owned_sources, agent._prepared = {}, [], None
         if "tools" in options:
             options["tools"] = as_list(options["tools"])
             agent._own(options["tools"])
         agent._config = agent._with_overrides(options)
-        agent._prepared, agent._limits = None, self._limits if limits is None else Limits.of(limits)
         agent._lacks_model = self._lacks_model and options.get("model") is None
-        if on_question is not None:
-            agent._on_question = check_on_question(on_question)
         return agent
 
     def _own(self, tools: Sequence[Any]) -> None:
@@ -185,25 +131,18 @@ class Agent(Generic[Output]):
         self._owned_sources += [tool for tool in tools if isinstance(tool, ToolSource)]
 
     def __repr__(self) -> str:
-        config = getattr(self, "_config", None)
-        if config is None:
-            return "Agent()"
-        return f"Agent({config.provider!r}, {count_noun(len(config.tools.as_passed), 'tool')})"
+        return f"Agent({self.provider!r}, {count_noun(len(self.tools), 'tool')})"
 
     @overload
-    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    async def run(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
 
     @overload
-    async def run(
-        self, prompt: Prompt | None = None, *, output: type[T], **options: Unpack[RunOptions]
-    ) -> RunResult[T]: ...
+    async def run(self, prompt: Prompt = None, *, output: type[T], **options: Unpack[RunOptions]) -> RunResult[T]: ...
 
     @overload
-    async def run(
-        self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]
-    ) -> RunResult[Any]: ...
+    async def run(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> RunResult[Any]: ...
 
-    async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
+    async def run(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
         """Ask the model, run the tools that it calls, and return the answer.
 
         `messages` is the conversation so far, `context` is an object for tools that the model does not see, and
@@ -211,25 +150,23 @@ class Agent(Generic[Output]):
         `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
         agent for this run. A string among the tools is the name of one of the agent's tools.
         """
+        from midspan._loop.result import result_of  # loaded with the first run
+
         pending = self._begin(prompt, **options)
         run = await pending.start(None)
         await run.execute()
-        return pending.result(run)
+        return result_of(run, pending)
 
     @overload
-    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    def run_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
 
     @overload
-    def run_sync(
-        self, prompt: Prompt | None = None, *, output: type[T], **options: Unpack[RunOptions]
-    ) -> RunResult[T]: ...
+    def run_sync(self, prompt: Prompt = None, *, output: type[T], **options: Unpack[RunOptions]) -> RunResult[T]: ...
 
     @overload
-    def run_sync(
-        self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]
-    ) -> RunResult[Any]: ...
+    def run_sync(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> RunResult[Any]: ...
 
-    def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
+    def run_sync(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
         """Like `run`, for plain code, also where an event loop is running."""
         from midspan._loop.blocking import run_blocking  # loaded with the first blocking call
         from midspan._loop.prompt import to_message
@@ -239,85 +176,72 @@ class Agent(Generic[Output]):
 
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deltas: bool = True, **options: Unpack[RunOptions]
+        self, prompt: Prompt = None, *, deltas: bool = True, **options: Unpack[RunOptions]
     ) -> RunStream[Output]: ...
 
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deltas: bool = True, output: type[T], **options: Unpack[RunOptions]
+        self, prompt: Prompt = None, *, deltas: bool = True, output: type[T], **options: Unpack[RunOptions]
     ) -> RunStream[T]: ...
 
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deltas: bool = True, output: Any, **options: Unpack[RunOptions]
+        self, prompt: Prompt = None, *, deltas: bool = True, output: Any, **options: Unpack[RunOptions]
     ) -> RunStream[Any]: ...
 
-    def stream(self, prompt: Prompt | None = None, *, deltas: bool = True, **options: Any) -> RunStream[Any]:
+    def stream(self, prompt: Prompt = None, *, deltas: bool = True, **options: Any) -> RunStream[Any]:
         """Return the events of a run as they come; the options are those of `run`.
 
         With `deltas=False` each response of the model is requested as a whole, so there are no events for its pieces.
         """
-        from midspan._loop.result import RunStream  # loaded with the first run
+        from midspan._loop.result import RunStream  # as above
 
-        pending = self._begin(prompt, **options)
-        model = pending.config.provider.model
-        return RunStream(pending.start, model, pending.history, pending.earlier_messages, deltas=deltas)
+        return RunStream(self._begin(prompt, **options), deltas=deltas)
 
     def _begin(
         self,
-        prompt: Any,
+        prompt: Prompt,
         *,
         messages: Messages | None = None,
         context: Any = None,
-        on_question: OnQuestion | None = None,
-        limits: Limits | dict[str, Any] | None = None,
         run_id: str | None = None,
-        **other: Any,
+        **options: Any,
     ) -> PendingRun:
         """Check the options of a run."""
-        from midspan._loop.start import PendingRun  # as above
+        from midspan._loop.prepare import PendingRun, prepare_run  # as above
 
-        if run_id is not None and (not isinstance(run_id, str) or not run_id):
-            raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
-        if self._lacks_model and other.get("model") is None:  # a key may have been set since
+        if self._lacks_model and options.get("model") is None:  # a key may have been set since
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
-        config, prepared, prepare = self._config, self._prepared, self._prepare
-        if other:
-            config, prepared = self._with_overrides(other), None
-            prepare = partial(_prepare_once, config)
-        elif prepared is not None and not config.tools.is_local:
-            prepared = None  # the tools may have changed
-        return PendingRun(
-            run_id or new_run_id(),
-            prompt,
-            messages,
-            self._limits if limits is None else Limits.of(limits),
-            config,
-            prepared,
-            prepare,
-            context,
-            self._on_question if on_question is None else check_on_question(on_question),
-        )
+        config, prepare = self._config, self._prepare
+        prepared = self._prepared if config.tools.is_local else None  # other tools may have changed
+        if options:
+            config = self._with_overrides(options)
+        if not options.keys() <= _NOT_PREPARED:
+            prepared, prepare = None, partial(prepare_run, config)
+        return PendingRun(run_id or new_run_id(), config, prompt, messages, context, prepared, prepare)
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
+        from midspan._loop.prepare import prepare_run  # as above
+
         prepared = self._prepared
         if prepared is None or not (await self._config.tools.list_tools()).is_same_as(prepared.listing):
-            prepared = self._prepared = await _prepare_once(self._config)
+            prepared = self._prepared = await prepare_run(self._config)
         return prepared
 
     def _with_overrides(self, options: dict[str, Any]) -> RunConfig:
         changes: dict[str, Any] = {}
         for name, value in options.items():
+            if value is None and name in _NONE_CHANGES_NOTHING:
+                continue
             if name == "model":
-                changes["provider"] = self._config.provider if value is None else self._provider(value)
+                changes["provider"] = self._provider(value)
             elif name == "tools":
                 changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
-            elif name in CONVERTERS:
-                changes[name] = CONVERTERS[name](value)
+            elif name in _PER_RUN_OPTIONS:
+                raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
             else:
-                known = ", ".join(sorted(TypedRunOptions.__annotations__))
-                raise ConfigError(f"unknown run option {name!r}; known options: {known}")
+                changes[name] = convert_option(name, value)
         return replace(self._config, **changes)
 
     def _with_named_tools(self, tools: Sequence[Any]) -> list[Any]:
@@ -330,7 +254,7 @@ class Agent(Generic[Output]):
 
         return [*others, ToolSubset(self._config.tools.source, names)]
 
-    def _provider(self, model: Model | None) -> Provider:
+    def _provider(self, model: Model) -> Provider:
         if isinstance(model, Provider) and not isinstance(model, type):
             return model
         if isinstance(model, list | tuple):
@@ -346,7 +270,7 @@ class Agent(Generic[Output]):
                 self._owned_providers[""] = provider
             return provider
         if not isinstance(model, str):
-            raise ConfigError(f"model must be a provider or a name like {_EXAMPLE_MODEL!r}, got {model!r}")
+            raise ConfigError(f"model must be a provider or a name like 'gemini:gemini-3.8-flash', got {model!r}")
         if model not in self._owned_providers:
             self._owned_providers[model] = provider_of(model)
         return self._owned_providers[model]
@@ -366,12 +290,6 @@ class Agent(Generic[Output]):
 
         run_blocking(self.aclose())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     def __enter__(self) -> Self:
         return self
 
@@ -380,12 +298,9 @@ class Agent(Generic[Output]):
 
 
 _PER_RUN_OPTIONS = ("messages", "context", "run_id")
-
-
-async def _prepare_once(config: RunConfig) -> PreparedRun:
-    from midspan._loop.prepare import prepare_run  # as above
-
-    return await prepare_run(config)
+_NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
+_NOT_PREPARED = frozenset(("limits", "on_question"))
+"""Options with which a run can use what was prepared for others."""
 
 
 def new_run_id() -> str:

@@ -5,7 +5,7 @@ import logging
 from contextlib import aclosing, suppress
 from enum import StrEnum
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,16 +17,15 @@ from midspan._types.codec import to_json
 from midspan._types.events import (
     CANCELLED,
     ErrorInfo,
-    Interrupted,
     RunEnd,
     RunEvent,
     RunStart,
     ToolEnd,
     ToolStart,
-    TurnStart,
 )
+from midspan._types.messages import History
 from midspan._types.parts import ToolCall
-from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
 from midspan.errors import (
     CodecError,
@@ -48,7 +47,7 @@ _MAX_UNWRITTEN = 256
 
 
 class Phase(StrEnum):
-    """What a run is doing."""
+    """What a run is doing. Those of an ended run are the states of a RunSummary."""
 
     AWAITING_MODEL_CALL = "awaiting_model_call"
     EXECUTING_TOOLS = "executing_tools"
@@ -63,46 +62,30 @@ class RunStatus(Struct, frozen=True):
     """The status of a run."""
 
     run_id: str
-    phase: Phase = Phase.AWAITING_MODEL_CALL
-    turn: int = 0
-    events: int = 0
+    phase: Phase
+    turn: int
+    events: int
     """The number of events so far."""
-    error: str | None = None
-    elsewhere: bool = False
+    error: str | None
+    elsewhere: bool
     """The run has not ended and does not run in this process; its process may have been killed."""
 
     @property
     def ended(self) -> bool:
-        return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED, Phase.INTERRUPTED)
+        return self.phase in (Phase.INTERRUPTED, Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 
-    def after(self, event: RunEvent) -> "RunStatus":
-        phase, turn, error = self.phase, self.turn, self.error
-        match event:
-            case TurnStart():
-                turn = event.turn
-                phase = phase if phase is Phase.AWAITING_MODEL_CALL else Phase.AWAITING_FINAL_RESPONSE
-            case ToolStart():
-                phase = Phase.EXECUTING_TOOLS
-            case Interrupted():
-                phase = Phase.INTERRUPTED
-            case RunEnd(error=None):
-                phase = Phase.COMPLETED
-            case RunEnd(error=ErrorInfo(kind, message)):
-                phase = Phase.CANCELLED if kind == CANCELLED else Phase.FAILED
-                error = f"{kind}: {message}"
-        return RunStatus(self.run_id, phase, turn, self.events + 1, error, self.elsewhere)
-
-
-def end_of(task: "asyncio.Task[Any]") -> "asyncio.Future[None]":
-    """Return a future that is resolved when a task has ended, however it ends. It is cheaper than `asyncio.wait`."""
-    future = asyncio.get_running_loop().create_future()
-
-    def resolve(_: "asyncio.Task[Any]") -> None:
-        if not future.done():
-            future.set_result(None)
-
-    task.add_done_callback(resolve)
-    return future
+    @classmethod
+    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState, *, elsewhere: bool = False) -> Self:
+        """Return the status of a run with this summary and, while it is running, this state."""
+        is_running = summary.state == "running"
+        if not is_running:
+            phase = Phase(summary.state)
+        elif state.calls:
+            phase = Phase.EXECUTING_TOOLS
+        else:
+            phase = Phase.AWAITING_FINAL_RESPONSE if state.tool_runs else Phase.AWAITING_MODEL_CALL
+        error = None if summary.error is None else f"{summary.error.kind}: {summary.error.message}"
+        return cls(run_id, phase, summary.turns, events, error, elsewhere and is_running)
 
 
 class BackgroundRun:
@@ -114,54 +97,44 @@ class BackgroundRun:
     changed something.
     """
 
-    def __init__(
-        self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None, session: str | None = None
-    ) -> None:
-        """`start` is stored if the run ends before its own first event."""
-        self.id = start.run_id
+    def __init__(self, id: str, stream: RunStream, journal: Journal, owner: str | None, session: str | None) -> None:
+        self.id = id
         self.is_over = False
         self.written = 0
         """The number of events that are certainly stored."""
         self.size = 0
         """The bytes of all events so far."""
-        self._start = start
-        self._stream = stream
+        self._stream = stream  # until the run is over: it has the context of the caller
         self._journal = journal
         self._owner, self._session = owner, session
-        self._status = RunStatus(self.id)
+        self._events = 0
+        self._state = stream.state
         self._summary = RunSummary()
         self._waiters = Waiters()
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
         self._has_unstored_intent = False
         """A call that may write has started, and its ToolStart is not known to be stored."""
-        self._unwritten: list[tuple[bytes, RunSummary]] = []
-        """Documents, each with the summary of the run after it."""
-        self._stored_summary: RunSummary | None = None
+        self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
         self._cause: Exception | None = None
         """Why the journal failed. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._error: BaseException | None = None
-        """Why the run has no answer."""
+        self._outcome: RunResult[Any] | BaseException | None = None
+        """The result or the error of the run, when it is over."""
+        self._transcript: History | None = None
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
-        # Not an eager task: its first step may have to be cancelled.
-        self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
+        loop = asyncio.get_running_loop()
+        self.task = asyncio.Task(self._run(), loop=loop, name=id)  # not eager: its first step may have to be cancelled
         self.task.add_done_callback(self._on_task_done)
 
     @property
     def status(self) -> RunStatus:
-        if self._cause is None:
-            return self._status
-        return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the run has ended and is completely in the journal."""
-        return self.is_over and self.written > 0 and self._cause is None
+        status = RunStatus.of(self.id, self._events, self._summary, self._state)
+        return status if self._cause is None else replace(status, phase=Phase.FAILED, error=str(self.journal_error()))
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
@@ -187,20 +160,17 @@ class BackgroundRun:
             reason = describe_error(self._cause)
             error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
         error.__cause__ = self._cause
-        error.transcript = self._stream.messages if self.is_over else None
+        error.transcript = self._transcript
         return error
 
     def result(self) -> RunResult[Any]:
-        """Return the result of a run that has ended, or raise its error."""
+        """Return the result of a run that is over, or raise its error."""
         if self._cause is not None:
             raise self.journal_error()
-        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
-            raise self._error
-        if not self._stream.has_ended:
-            error = RunError(self._cancel_reason)
-            error.kind, error.transcript = CANCELLED, self._stream.messages
-            raise error
-        return self._stream.result
+        assert self._outcome is not None, "the run is over"
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome.with_traceback(None)
+        return self._outcome
 
     async def cancel(self, message: str | None = None) -> None:
         """Cancel the run, and wait until it has ended and everything is stored. `message` is stored as the reason."""
@@ -208,17 +178,12 @@ class BackgroundRun:
             self._cancel_reason = message
         loop = self.task.get_loop()
         if loop is asyncio.get_running_loop():
-            await self._cancel_and_wait()
-        elif loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._cancel_and_wait(), loop))
-        elif not loop.is_closed() and not self.is_over:
-            raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
-        else:
+            self._request_cancel()
+            await asyncio.wait([self.task])
+        elif self.is_over or loop.is_closed():
             self._set_over()
-
-    async def _cancel_and_wait(self) -> None:
-        self._request_cancel()
-        await end_of(self.task)
+        else:
+            raise ConfigError(f"run {self.id!r} was started in another event loop; cancel it there")
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:
@@ -231,9 +196,9 @@ class BackgroundRun:
         try:
             await self._consume()
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
-            error = self._error = raised
+            error = self._outcome = raised
         self._is_consuming = False
-        if not self._status.ended:
+        if not self._summary.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
@@ -277,14 +242,14 @@ class BackgroundRun:
 
     def _end(self, error: ErrorInfo, limit: str | None = None) -> None:
         """Store the end of a run that has no RunEnd of its own."""
-        if not self._status.events:
+        if not self._events:
             with suppress(CodecError):  # in this case it is the error of the run
-                self._store(self._start)
+                self._store(RunStart(self.id, self._stream.model, self._stream.messages.messages))
         reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), (call, started) in list(self._open.items()):
             result = call.error_result(f"{call.name} {reason}")
             self._store(ToolEnd(turn, result, perf_counter() - started, index))
-        self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
+        self._store(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, error))
 
     def _store(self, event: RunEvent) -> None:
         document = to_json(event)
@@ -293,14 +258,15 @@ class BackgroundRun:
             self._open[event.turn, event.index] = event.call, perf_counter()
         elif type(event) is ToolEnd:
             self._open.pop((event.turn, event.index), None)
-        self._status = self._status.after(event)
+        self._events += 1
+        self._state = self._stream.state
         self._summary = self._summary.after(event)
         if self._cause is None:
-            self._unwritten.append((document, self._summary))
+            self._unwritten.append(document)
             if self._waiters:
                 self._start_writer()
             elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._on_timer)
+                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -308,21 +274,27 @@ class BackgroundRun:
         self._set_over()
 
     def _set_over(self) -> None:
-        if not self._status.ended:  # the event loop was shut down before the run could end
-            error = f"{CANCELLED}: the event loop of the run was closed"
-            self._status = replace(self._status, phase=Phase.CANCELLED, error=error)
+        if self.is_over:
+            return
+        if not self._summary.ended:  # the event loop was shut down before the run could end
+            error = ErrorInfo(CANCELLED, "the event loop of the run was closed")
+            self._summary = replace(self._summary, state="cancelled", error=error)
+        self._transcript = self._stream.messages
+        if self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
+            self._outcome = self._stream.result if self._stream.has_ended else self._cancelled()
+        del self._stream
         self.is_over = True
         self._waiters.wake(self.id)
+
+    def _cancelled(self) -> RunError:
+        error = RunError(self._cancel_reason)
+        error.kind, error.transcript = CANCELLED, self._transcript
+        return error
 
     async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
         while self._unwritten:
-            await end_of(self._start_writer())
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._unwritten:
-            self._start_writer()
+            await asyncio.wait([self._start_writer()])
 
     def _start_writer(self) -> asyncio.Task[None]:
         """Return the task that appends; a new one if the last has ended or was cancelled."""
@@ -353,12 +325,11 @@ class BackgroundRun:
 
     async def _append(self) -> None:
         is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)
-        documents = [document for document, _ in self._unwritten[: self._batch]]
-        summary = self._unwritten[self._batch - 1][1]
-        changed = None if summary is self._stored_summary else summary
+        documents = self._unwritten[: self._batch]
+        summary = self._summary if len(documents) == len(self._unwritten) else None  # it includes the last event
         try:
             await self._journal.append(
-                self.id, self.written, documents, owner=self._owner, session=self._session, summary=changed
+                self.id, self.written, documents, owner=self._owner, session=self._session, summary=summary
             )
         except Exception as error:
             # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
@@ -368,7 +339,6 @@ class BackgroundRun:
                 raise
         del self._unwritten[: self._batch]
         self.written += self._batch
-        self._stored_summary = summary
         self._batch = 0
 
     async def _has_stored(self, documents: list[bytes]) -> bool:

@@ -24,8 +24,6 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
     """The result of the last question."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.agent, Agent):
-            raise ConfigError(f"expected an Agent, got {type(self.agent).__name__}")
         if not isinstance(self.messages, History):  # a list, as saved conversations are read
             force_setattr(self, "messages", History(check_messages(self.messages)))
 
@@ -46,24 +44,22 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
         return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
 
     @overload
-    async def ask(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
+    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
 
     @overload
-    async def ask(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
+    async def ask(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
 
-    async def ask(self, prompt: Prompt | None = None, **options: Any) -> "Chat[Any]":
+    async def ask(self, prompt: Prompt = None, **options: Any) -> "Chat[Any]":
         """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
-        if "messages" in options:
-            raise ConfigError("a chat has its own messages; create another one with Chat(agent, messages)")
         result = await self.agent.run(prompt, messages=self.messages, **options)
         return replace(self, messages=result.messages, result=result)
 
     @overload
-    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
+    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
 
     @overload
-    def ask_sync(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
+    def ask_sync(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
 
-    def ask_sync(self, prompt: Prompt | None = None, **options: Any) -> "Chat[Any]":
+    def ask_sync(self, prompt: Prompt = None, **options: Any) -> "Chat[Any]":
         """Like `ask`, for plain code."""
         return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -1,10 +1,9 @@
 """The options of agents and of runs: their types, their validation, and the values that they become."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from msgspec import Struct, ValidationError
-from msgspec.structs import asdict
+from msgspec import Struct
 
 from midspan._types.context import OnQuestion
 from midspan._types.exchange import CachePolicy
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 else:
     Output = TypeVar("Output")
 
-Model = Provider | str | Sequence[Provider | str]
-"""A provider, a name, or a chain of both: if one model fails, the next one is asked."""
+Model = Provider | str | Sequence[Provider | str] | None
+"""A provider, a name, or a chain of both: if one model fails, the next one is asked. None: the one whose key is set."""
 
 
 class AgentOptions(TypedDict, total=False):
@@ -49,7 +48,7 @@ class AgentOptions(TypedDict, total=False):
 class AgentChanges(AgentOptions, total=False):
     """The options of `Agent.replace`."""
 
-    model: Model | None
+    model: Model
     tools: Any
 
 
@@ -61,10 +60,7 @@ class RunOptions(AgentChanges, total=False):
     run_id: str | None
 
 
-class TypedRunOptions(RunOptions, total=False):
-    """All options of a single run."""
-
-    output: Any
+KNOWN_OPTIONS = sorted((*RunOptions.__annotations__, "output"))
 
 
 class ToolSet:
@@ -78,8 +74,9 @@ class ToolSet:
 
         self.as_passed = tuple(tools)
         """The tools as the caller passed them."""
-        self.builtins = tuple(builtin for tool in self.as_passed if (builtin := _builtin(tool)) is not None)
-        self.source = source_of([tool for tool in self.as_passed if _builtin(tool) is None])
+        builtins = [_builtin(tool) for tool in tools]
+        self.builtins = tuple(builtin for builtin in builtins if builtin is not None)
+        self.source = source_of([tool for tool, builtin in zip(tools, builtins, strict=True) if builtin is None])
         self.is_local = is_local(self.source)
         """Whether the tools are functions only, which never change."""
         self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
@@ -99,25 +96,6 @@ class ToolSet:
         return known[1]
 
 
-class RunConfig(Struct, frozen=True, eq=False):
-    """What the caller wants of a run."""
-
-    provider: Provider
-    tools: ToolSet
-    system: str | None = None
-    settings: ModelSettings = ModelSettings()
-    output: Optional["OutputType"] = None
-    tool_choice: ToolChoice | None = None
-    calls_only: bool = False
-    """The model never answers with text; a final tool ends the run."""
-    prompt_mode: bool | None = None
-    """Whether tools go into the prompt and calls are read from text; None does so for models that need it."""
-    telemetry: Optional["Telemetry"] = None
-    cache: CachePolicy | None = None
-    raise_tool_errors: bool = False
-    """Whether the exception of a tool ends the run."""
-
-
 def _builtin(tool: Any) -> BuiltinTool | None:
     """Return a built-in tool, also if it is given in a form that can be converted to one."""
     if isinstance(tool, BuiltinTool):
@@ -132,73 +110,50 @@ def as_list(tools: Any) -> Sequence[Any]:
     """Return the tools as a sequence, also if there is only one or none."""
     if tools is None:
         return ()
-    is_single = isinstance(tools, str | bytes | Mapping | ToolSource) or callable(tools)
-    return (tools,) if is_single or not isinstance(tools, Iterable) else tuple(tools)
+    is_single = isinstance(tools, str | Mapping | ToolSource) or not isinstance(tools, Iterable)
+    return (tools,) if is_single else tuple(tools)
 
 
-def output_type(output: Any) -> Optional["OutputType"]:
+class RunConfig(Struct, frozen=True, eq=False):
+    """What the caller wants of a run; `Agent` describes the options."""
+
+    provider: Provider
+    tools: ToolSet
+    system: str | None = None
+    limits: Limits = Limits()
+    settings: ModelSettings = ModelSettings()
+    output: "OutputType | None" = None
+    tool_choice: ToolChoice | None = None
+    calls_only: bool = False
+    prompt_mode: bool | None = None
+    raise_tool_errors: bool = False
+    on_question: OnQuestion | None = None
+    cache: CachePolicy | None = None
+    telemetry: "Telemetry | None" = None
+
+
+def convert_option(name: str, value: Any) -> Any:
+    """Return the value of an option as a field of RunConfig. Raises ConfigError if it is not valid."""
+    match name:
+        case "system" if value is not None:
+            check_text(value, "system")
+        case "limits":
+            return Limits.of(value)
+        case "settings":
+            return ModelSettings.of(value)
+        case "output":
+            return output_type(value)
+        case "tool_choice" if value is not None:
+            return ToolChoice.of(value)
+        case _ if name not in KNOWN_OPTIONS:
+            raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
+    return value
+
+
+def output_type(output: Any) -> "OutputType | None":
     """Return the type of the answer; None if it is text."""
     if output is None or output is str:
         return None
     from midspan._schema.output_type import OutputType  # loaded for typed answers
 
     return OutputType(output)
-
-
-def check_system(system: Any) -> str | None:
-    if system is not None:
-        check_text(system, "system")
-    return system  # type: ignore[no-any-return]  # a string, as checked
-
-
-def check_on_question(on_question: Any) -> OnQuestion | None:
-    if on_question is not None and not callable(on_question):
-        raise ConfigError(f"on_question must be an async function of a question and a schema, got {on_question!r:.80}")
-    return on_question  # type: ignore[no-any-return]  # a function, as checked
-
-
-def check_cache(cache: Any) -> CachePolicy | None:
-    if cache is not None and not isinstance(cache, CachePolicy):
-        raise ConfigError(f"cache must be CachePolicy(…), got {cache!r:.80}")
-    return cache
-
-
-def settings_of(settings: Any) -> ModelSettings:
-    try:
-        return ModelSettings.of(settings)
-    except ConfigError as error:
-        if not isinstance(error.__cause__, ValidationError):
-            raise
-        values = settings if isinstance(settings, dict) else asdict(settings)
-        raise ConfigError(f"settings: {_setting_problems(values) or error.__cause__}") from error.__cause__
-
-
-def _setting_problems(values: dict[str, Any]) -> str:
-    """Return which settings do not have their types, in the words that other schemas get."""
-    from msgspec.json import schema
-
-    from midspan._schema.arguments import SchemaValidator  # loaded with the first error
-
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    try:
-        return "; ".join(map(str, SchemaValidator(schema(ModelSettings)).problems(plain)))
-    except (TypeError, ValueError):  # a value that is not JSON
-        return ""
-
-
-def tool_choice_of(choice: Any) -> ToolChoice | None:
-    return None if choice is None else ToolChoice.of(choice)
-
-
-CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "system": check_system,
-    "settings": settings_of,
-    "output": output_type,
-    "tool_choice": tool_choice_of,
-    "calls_only": bool,
-    "prompt_mode": lambda value: value,
-    "cache": check_cache,
-    "raise_tool_errors": bool,
-    "telemetry": lambda value: value,
-}
-"""By name, how the value of an option becomes a field of RunConfig. Raises ConfigError if it is not valid."""

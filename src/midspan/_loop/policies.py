@@ -263,7 +263,7 @@ def _blocked(response: ModelResponse) -> AnswerBlockedError:
 class LimitTracker:
     """Compares a run with its limits, and applies `on_limit`.
 
-    `uncounted` are tools that no limit counts; `finals` are tools whose result may end the run.
+    `finals` are tools whose result may end the run; `uncounted` are tools that no limit counts.
     """
 
     ended_with_message = False
@@ -277,7 +277,7 @@ class LimitTracker:
     """The limit that the run reached, if it continues or ends with a message."""
 
     def __init__(
-        self, limits: Limits, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
+        self, limits: Limits, started: float, finals: Collection[str] = (), uncounted: Collection[str] = ()
     ) -> None:
         self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
         """When the time is over, as a value of `time.monotonic()`."""
@@ -389,7 +389,8 @@ class LimitTracker:
         limits = self.limits
         if limits.max_tool_calls is not None and counts.total() >= limits.max_tool_calls:
             return LimitReachedError(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
-        maximum = limits.calls_of(call.name)
+        per_tool = limits.max_calls_per_tool
+        maximum = per_tool.get(call.name) if isinstance(per_tool, dict) else per_tool
         if maximum is not None and counts[call.name] >= maximum:
             return LimitReachedError(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
         return None

@@ -1,22 +1,27 @@
-"""What stays the same during a run: the model, its tools as the model sees them, and the configurations of requests."""
+"""What comes before a run: its tools as the model sees them, and the configurations of its requests."""
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
-from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
+from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, out_of_time
+from midspan._loop.prompt import Messages, Prompt, conversation
+from midspan._loop.run import Run
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
-from midspan._types.run_state import RunState
+from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
-from midspan.errors import ArgumentError, ConfigError, OutputError
+from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
+    from midspan._loop.result import EventQueue
     from midspan._schema.dialect import AdaptedSchema
     from midspan._schema.output_type import OutputType
 
@@ -37,15 +42,13 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """For requests that force a call; the same as `config` if none is forced."""
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
-    output: Optional["TypedOutput"]
+    output: "TypedOutput | None"
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
     """The declared tools by name."""
     aliases: dict[str, str]
     """The caller's names of tools that the model knows by other names."""
-    uncounted: frozenset[str]
-    """Tools of our own, which no limit counts."""
     finals: frozenset[str]
     """Tools whose result may end the run."""
     answers_in_text: bool
@@ -68,7 +71,48 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.uncounted, self.finals)
+        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if _answers_by_tool(self.output) else ())
+
+
+class PendingRun:
+    """A run whose options are checked, and that has not started."""
+
+    def __init__(
+        self, id: str, config: RunConfig, prompt: Prompt, messages: Messages | None, context: Any,
+        prepared: PreparedRun | None, prepare: Callable[[], Awaitable[PreparedRun]],
+    ) -> None:  # fmt: skip
+        """`prepare` is called if `prepared` is None."""
+        self.id, self.config, self.context = id, config, context
+        self.history, self.earlier_messages = conversation(prompt, messages)
+        """The conversation with the prompt, and the number of messages before the prompt."""
+        self._prepared, self._prepare = prepared, prepare
+
+    async def start(self, listener: "EventQueue | None") -> Run:
+        started, limits, prepared = monotonic(), self.config.limits, self._prepared
+        try:
+            if prepared is None:
+                prepared = await with_timeout(self._prepare(), limits.max_seconds)
+            if self.context is None and prepared.needs_context:
+                tool = prepared.needs_context[0]
+                raise ConfigError(
+                    f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
+                )
+        except Expired:
+            raise self._with_transcript(out_of_time(limits)) from None
+        except MidspanError as error:
+            self._with_transcript(error)
+            raise
+        run_class: type[Run] = Run
+        if self.config.telemetry is not None:
+            from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
+
+            run_class = TracedRun
+        return run_class(self, prepared, prepared.track(limits, started), listener)
+
+    def _with_transcript(self, error: MidspanError) -> MidspanError:
+        """Add the conversation to the error of a run that could not start; calls at its end were not run."""
+        error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history
+        return error
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:
@@ -80,7 +124,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     source, declared, aliases = await _declare(run.tools, listing, profile, output)
     choice = _choice(run, declared, builtins, aliases)
     answering = _answer_choice(declared, output, calls_only=run.calls_only)
-    if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
+    if choice is not None and choice.mode == "none" and _answers_by_tool(output):
         choice = answering
     # A call that is forced once: afterwards the model may answer.
     is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
@@ -93,6 +137,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         output=None if output is None else output.requested,
         cache=run.cache,
     )
+    output_policies = () if output is None else (OutputPolicy(output),)
     return PreparedRun(
         provider=provider,
         source=source,
@@ -103,28 +148,19 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
-        uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
-        policies=_policies(run, declared, output),
+        # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
+        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only), *output_policies),
     )
 
 
-def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"]) -> tuple[Policy, ...]:
-    """Return the policies by precedence.
-
-    The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
-    """
-    first = ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only)
-    return first if output is None else (*first, OutputPolicy(output))
-
-
 async def _declare(
-    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: Optional["TypedOutput"]
+    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
 ) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
     """Return the source for the model, its tools, and the aliases of those that are renamed."""
     if output is not None and output.by_tool:
@@ -171,14 +207,15 @@ def _choice(
     return choice
 
 
-def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
+def _answer_choice(declared: Sequence[ToolSpec], output: "TypedOutput | None", *, calls_only: bool) -> ToolChoice:
     """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
-    names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
-    return ToolChoice("required", names) if names else ToolChoice("none")
+    names = [spec.name for spec in declared if calls_only and spec.final]
+    names += [ANSWER_TOOL] if _answers_by_tool(output) and ANSWER_TOOL not in names else []
+    return ToolChoice("required", tuple(names)) if names else ToolChoice("none")
 
 
-def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
-    return output is not None and output.by_tool and spec.name == ANSWER_TOOL
+def _answers_by_tool(output: "TypedOutput | None") -> bool:
+    return output is not None and output.by_tool
 
 
 class TypedOutput(Struct, frozen=True, eq=False):
@@ -219,7 +256,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
         return arguments["answer"]
 
 
-def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
+def _typed_output(output: "OutputType | None", profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
     if output is None:
         return None
     from midspan._schema.adapt import adapt_schema  # loaded for typed answers

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
-from operator import attrgetter, is_
+from operator import attrgetter
 from os import PathLike
 from stat import S_ISREG
 from typing import Any
@@ -16,55 +17,41 @@ from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, To
 from midspan._types.texts import NOT_JSON, check_text
 from midspan.errors import ConfigError
 
-Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]]
-"""A text, an image or file (as a Blob, or its Path), several of them, or a whole message."""
+Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]] | None
+"""A text, an image or file (as a Blob, or its Path), several of them, or a whole message; None adds nothing."""
 Messages = History | Iterable[Message]
 
-_STRINGS = (str, bytes)
-_PARTS = (Text, Blob, ToolResult, Opaque, Thought)
+_PARTS = (Blob, ToolResult, Opaque, Thought)
 _NOT_RUN = "was not run: the conversation continued without it"
 _OMITTED = "(Earlier messages are omitted.)"
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 
 
-def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[History, int]:
+def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, int]:
     """Return the messages with the prompt after them, and the number of messages before the prompt.
 
     Calls without results get error results if a prompt follows them. Without a prompt, calls at the end are to be run.
     """
-    history = None if messages is None else _history(messages)
-    if prompt is not None and not history:
+    if prompt is not None and messages is None:
         return History((to_message(prompt),)), 0
-    if not history:
-        raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
-    count = len(history)
+    items = check_messages(messages or ())
     if prompt is not None:
-        history = history.with_messages(_repair([*history, to_message(prompt)]))
-    return history, count
+        items.append(to_message(prompt))
+    if not items:
+        raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
+    repaired = _repair(items)
+    history = messages.with_messages(repaired) if isinstance(messages, History) else History(repaired)
+    return history, len(repaired) - (prompt is not None)
 
 
-def check_messages(messages: Any) -> list[Message]:
-    """Return the messages of a conversation as a list. Raises ConfigError if they are not valid."""
-    if isinstance(messages, Message | str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise ConfigError(f"messages must be a History or a list of Message, got {type(messages).__name__}")
+def check_messages(messages: Messages) -> list[Message]:
+    """Return the messages of a conversation as a list. Raises ConfigError if one is not a Message."""
     items = list(messages)
     for message in items:
         if not isinstance(message, Message) or message.role not in ("user", "model"):
-            hint = '; write Message.user("…") instead of a dict' if isinstance(message, Mapping) else ""
-            raise ConfigError(
-                f"a conversation consists of Message objects of user and model, got {message!r:.80}{hint}"
-            )
-        if not isinstance(message.parts, tuple):
-            raise ConfigError(f"the parts of a Message must be a tuple, got {type(message.parts).__name__}")
+            example = 'such as Message.user("…")'
+            raise ConfigError(f"messages must be Message objects of user or model, {example}, got {message!r:.80}")
     return items
-
-
-def _history(messages: Messages) -> History:
-    items = check_messages(messages)
-    repaired = _repair(items)
-    if isinstance(messages, History) and len(repaired) == len(items) and all(map(is_, repaired, items)):
-        return messages  # with everything that was derived from it
-    return History(repaired)
 
 
 def to_message(prompt: Any) -> Message:
@@ -73,7 +60,7 @@ def to_message(prompt: Any) -> Message:
         if prompt.role != "user":
             raise ConfigError("a prompt must be a message of the user; pass messages of the model as messages=")
         return prompt
-    is_single = isinstance(prompt, _STRINGS) or not isinstance(prompt, Sequence)
+    is_single = isinstance(prompt, str | bytes) or not isinstance(prompt, Sequence)
     parts = (_part(prompt),) if is_single else tuple(map(_part, prompt))
     for part in parts:
         if type(part) is not Text or part.text.strip():
@@ -83,38 +70,26 @@ def to_message(prompt: Any) -> Message:
 
 def to_turn(role: str, content: Any) -> Message:
     """Return a turn of a conversation: text, parts, the calls of a model, or the results of tools."""
-    if not isinstance(role, str) or role not in ROLES:
+    if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}; known roles: {', '.join(ROLES)}")
-    is_single = isinstance(content, str | bytes | Mapping | Struct) or not isinstance(content, Iterable)
-    items = [content] if is_single else list(content)
-    is_model = ROLES[role] == "model"
     if isinstance(content, Message):
-        message = content
-    elif is_model:
-        message = Message("model", tuple(ToolCall.read(item) or _part(item) for item in items))
-    else:
-        message = to_message(items)
-    if message.calls and not is_model:
-        raise ConfigError("calls are made by the model; pass them with the role 'model'")
-    if message.results and is_model:
-        raise ConfigError("results are given to the model; pass them with the role 'user'")
-    return replace(message, role=ROLES[role])
+        return replace(content, role=ROLES[role])
+    is_single = isinstance(content, str | Mapping | Struct) or not isinstance(content, Iterable)
+    items = [content] if is_single else list(content)
+    if ROLES[role] == "model":
+        return Message("model", tuple(ToolCall.read(item) or _part(item) for item in items))
+    return to_message(items)
 
 
 def _part(item: Any) -> Part:
-    if isinstance(item, str):
-        check_text(item, "the prompt")
-        return Text(item)
     if isinstance(item, PathLike):
         return file_part(item)
-    if isinstance(item, _PARTS):
-        if isinstance(item, Text | Thought):
-            check_text(item.text, f"the {type(item).__name__} in the prompt")
-        return item
-    if isinstance(item, ToolCall):
-        raise ConfigError("calls are made by the model; a prompt cannot contain one")
-    hint = "; pass bytes as Blob.of(data, media_type)" if isinstance(item, bytes) else ""
-    raise ConfigError(f"a prompt consists of texts, parts and paths of files, got {type(item).__name__}{hint}")
+    part = Text(item) if isinstance(item, str) else item
+    if isinstance(part, Text):
+        check_text(part.text, "the prompt")
+    elif not isinstance(part, _PARTS):
+        raise ConfigError(f"a prompt consists of texts, parts and paths of files, got {type(item).__name__}")
+    return part
 
 
 def file_part(file: PathLike[str]) -> Part:
@@ -123,21 +98,17 @@ def file_part(file: PathLike[str]) -> Part:
     from pathlib import Path
 
     path = Path(file)
-    media_type = mimetypes.guess_type(path.name)[0]
     try:
         is_regular = S_ISREG(path.stat().st_mode)  # a pipe or a device may never end
         data = path.read_bytes() if is_regular else b""
-    except OSError as error:
-        raise ConfigError(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{str(path)!r} is not a valid path: {error}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the file {str(path)!r} cannot be read: {error}") from error
     if not is_regular:
         raise ConfigError(f"{str(path)!r} is not a regular file")
+    media_type = mimetypes.guess_type(path.name)[0]
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
-        try:
+        with suppress(UnicodeDecodeError):  # it is not text, whatever its name says
             return Text(data.decode())
-        except UnicodeDecodeError:
-            pass  # it is not text, whatever its name says
     if media_type is None:
         raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass Blob.of(data, media_type)")
     return Blob.of(data, media_type, name=path.name)
@@ -185,28 +156,25 @@ def _with_unique_ids(turn: list[Message]) -> list[Message]:
 
 def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
     """Return the turns of the user after a turn with these calls: first all results, then everything else."""
-    results = [result for turn in turns for result in turn.results]
     by_id: dict[str, list[ToolResult]] = {}
-    for result in results:
+    for result in (result for turn in turns for result in turn.results):
         by_id.setdefault(result.id, []).append(result)
     matched = tuple(_match(call, by_id) for call in calls)
-    is_complete = len(turns[0].results) == len(calls) == len(results)
-    if is_complete and {*map(id, matched)} == {*map(id, results)}:
+    unmatched = {id(result) for results in by_id.values() for result in results}
+    if turns[0].results == matched and not unmatched:
         return turns
-    unmatched = {id(result) for same_id in by_id.values() for result in same_id}
-    others = [
-        turn.with_parts(tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched))
-        if turn.results
-        else turn
-        for turn in turns
-    ]
-    return [Message("user", matched), *(_results_as_text(turn) for turn in others if turn.parts)]
+    repaired = [Message("user", matched)]
+    for turn in turns:
+        parts = tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched)
+        if parts:
+            repaired.append(_results_as_text(turn.with_parts(parts) if turn.results else turn))
+    return repaired
 
 
 def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:
     """Return the next result with the id of a call, under the call's name: some APIs do not name results."""
     if not by_id.get(call.id):
-        return _not_run(call)
+        return call.error_result(f"{call.name} {_NOT_RUN}")
     result = by_id[call.id].pop(0)
     return result if result.name == call.name else replace(result, name=call.name)
 
@@ -223,7 +191,3 @@ def _json(value: Any) -> str:
         return json.encode(value).decode()
     except NOT_JSON:
         return repr(value)
-
-
-def _not_run(call: ToolCall) -> ToolResult:
-    return call.error_result(f"{call.name} {_NOT_RUN}")

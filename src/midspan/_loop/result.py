@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -31,13 +31,12 @@ from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
 from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
+from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
-    from midspan._loop.prepare import TypedOutput
+    from midspan._loop.prepare import PendingRun, TypedOutput
     from midspan._loop.run import Run
-    from midspan._loop.turn import Listener
 
-MakeRun = Callable[["Listener"], Awaitable["Run"]]
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
@@ -71,8 +70,8 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
         return f"RunResult({text!r}, {count_noun(self.turns, 'turn')}, {calls})"
 
 
-def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
-    """Return the result of a run that has ended. `earlier_messages` is the number of messages before its prompt."""
+def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
+    """Return the result of a run that has ended."""
     state, output, end = run.state, run.prepared.output, run.end
     assert end is not None, "a run ends with RunEnd or raises"
     value: Any = end.text
@@ -84,7 +83,7 @@ def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
         text=end.text,
         output=value,
         messages=state.history,
-        new_messages=state.history[earlier_messages:],
+        new_messages=state.history[pending.earlier_messages :],
         tool_calls=state.tool_runs,
         usage=state.usage,
         turns=state.turn,
@@ -104,7 +103,7 @@ def _converted(output: "TypedOutput | None", value: Any) -> Any:
         return value
 
 
-class RunStream(Generic[Output]):
+class RunStream(ClosedOnExit, Generic[Output]):
     """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
     The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
@@ -112,16 +111,13 @@ class RunStream(Generic[Output]):
     """
 
     _task: "asyncio.Task[None] | None" = None
-    _is_taken = _is_closed = _is_reading = False
+    _is_taken = _is_reading = False
 
-    def __init__(
-        self, make_run: "MakeRun", model: str, history: History, earlier_messages: int, *, deltas: bool = True
-    ) -> None:
-        self.model = model
+    def __init__(self, pending: "PendingRun", *, deltas: bool = True) -> None:
+        self.model = pending.config.provider.model
         """The name of the model."""
-        self._history = history
-        self._earlier_messages = earlier_messages
-        self._queue = _EventQueue(make_run, streams=deltas)
+        self._pending = pending
+        self._queue = EventQueue(pending, streams=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -140,24 +136,24 @@ class RunStream(Generic[Output]):
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
-            reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
+            reason = (
+                "was closed before its end" if self._queue.is_closed else "has not ended; read all of its events first"
+            )
             raise ConfigError(f"there is no result: the run {reason}")
         if self._result is None:
-            self._result = result_of(run, self._earlier_messages)
+            self._result = result_of(run, self._pending)
         return self._result
 
     @property
     def messages(self) -> History:
         """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
-        run = self._queue.run
-        state = RunState.of(self._history) if run is None else run.state
-        return state.settled(CALL_CANCELLED).history
+        return self.state.settled(CALL_CANCELLED).history
 
     @property
-    def usage(self) -> Usage:
-        """The tokens used so far."""
+    def state(self) -> RunState:
+        """The state of the run so far."""
         run = self._queue.run
-        return Usage() if run is None else run.state.usage
+        return RunState.of(self._pending.history) if run is None else run.state
 
     def __aiter__(self) -> Self:
         if self._is_taken:
@@ -166,11 +162,11 @@ class RunStream(Generic[Output]):
         return self
 
     async def __anext__(self) -> RunEvent:
-        if self._is_closed:
+        queue = self._queue
+        if queue.is_closed:
             raise StopAsyncIteration
         if self._is_reading:
             raise ConfigError("this stream is already being iterated by another task")
-        queue = self._queue
         if not queue.events:
             self._is_reading = True
             try:
@@ -185,20 +181,19 @@ class RunStream(Generic[Output]):
         event = queue.events.popleft()
         if event is not None:
             return event
-        is_closed, self._is_closed = self._is_closed, True
-        error = self._queue.error
-        if self.on_end is not None and not is_closed and (error is None or isinstance(error, Exception)):
+        if queue.is_closed:
+            raise StopAsyncIteration
+        error, queue.is_closed = queue.error, True
+        if self.on_end is not None and (error is None or isinstance(error, Exception)):
             self.on_end(error or self.result)
-        if error is not None and not is_closed:
-            raise error
-        raise StopAsyncIteration
+        raise error or StopAsyncIteration
 
     async def aclose(self) -> None:
         """Cancel the run and wait until nothing of it is left."""
         task = self._task
         if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
             raise ConfigError("the events of this run are read in another event loop; close it there")
-        self._is_closed = self._queue.is_closed = True
+        self._queue.is_closed = True
         if task is None or task.done():
             return
         task.cancel()
@@ -209,15 +204,9 @@ class RunStream(Generic[Output]):
     def close(self) -> None:
         """Like `aclose`, for plain code."""
         if self._task is None:
-            self._is_closed = self._queue.is_closed = True
+            self._queue.is_closed = True
         elif not self._task.done():
             run_blocking(self.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -237,12 +226,13 @@ _READ_AHEAD = frozenset((TextDelta, ThoughtDelta, ToolCallDelta))
 _MAX_READ_AHEAD = 64
 
 
-class _EventQueue:
-    """Passes the events of a run from its task to the reader; see `Listener`."""
+class EventQueue:
+    """Passes the events of a run from its task to the reader."""
 
-    def __init__(self, make_run: "MakeRun", *, streams: bool) -> None:
+    def __init__(self, pending: "PendingRun", *, streams: bool) -> None:
         self.streams = streams
-        self._make_run = make_run
+        """Whether responses are passed on while they arrive; otherwise each is requested as a whole."""
+        self._pending = pending
         self.run: Run | None = None
         self.error: BaseException | None = None
         """What the run raised, for the reader."""
@@ -259,7 +249,7 @@ class _EventQueue:
         """Execute the run and pass its events to the reader."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         try:
-            self.run = await self._make_run(self)
+            self.run = await self._pending.start(self)
             await self.run.execute()
         except BaseException as error:  # raised in the task of the reader
             self.error = error
@@ -269,6 +259,7 @@ class _EventQueue:
             self._put(None)
 
     async def emit(self, event: RunEvent) -> None:
+        """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
         if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
             raise asyncio.CancelledError
         self._put(event)
@@ -276,7 +267,7 @@ class _EventQueue:
             await self.wait_for_reader()
 
     async def wait_for_reader(self) -> None:
-        """Wait until the reader has taken all events and asks for another one."""
+        """Wait until the reader has taken all events and asks for another: then the run is not ahead of it."""
         has_asked = not self.events and self._reader is not None and not self._reader.done()
         if has_asked or self.is_closed:
             return
@@ -296,6 +287,7 @@ class _EventQueue:
             self._reader.set_result(None)
 
     def report(self, event: RunEvent) -> None:
+        """Pass on an event from any thread, such as the progress of a tool, while the run continues."""
         if get_ident() == self._thread:
             self._put_report(event)
             return

@@ -12,11 +12,9 @@ import msgspec
 
 from midspan._loop.loop_detector import LoopDetector
 from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Refusals, decide
-from midspan._loop.prepare import PreparedRun
 from midspan._loop.turn import (
     NO_RESPONSE,
     CallRunner,
-    Listener,
     TurnStream,
     after_error,
     checked_response,
@@ -41,7 +39,8 @@ from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TU
 from midspan.errors import MidspanError
 
 if TYPE_CHECKING:
-    from midspan._loop.start import PendingRun
+    from midspan._loop.prepare import PendingRun, PreparedRun
+    from midspan._loop.result import EventQueue
 
 _log = logging.getLogger("midspan._loop")
 
@@ -55,12 +54,12 @@ class Run:
     """The last event, if the run has ended."""
 
     def __init__(
-        self, pending: "PendingRun", prepared: PreparedRun, limits: LimitTracker, listener: Listener | None
+        self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
     ) -> None:
         """Without a `listener` nobody reads the events, and each response is requested as a whole."""
         self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
         self.state = RunState.of(pending.history)
-        self.calls = CallRunner(self, pending.context, pending.on_question)
+        self.calls = CallRunner(self, pending.context, pending.config.on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
         self._changes = limits.request(self.state)  # to the next request

@@ -1,11 +1,10 @@
-"""OpenTelemetry spans and metrics of runs, by the semantic conventions for generative AI.
+"""OpenTelemetry spans of runs, by the semantic conventions for generative AI.
 
 A traced run is a run whose provider and tool source are wrapped, so a run without telemetry does nothing for it.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,27 +22,23 @@ from midspan.tools.source import ToolSource
 from midspan.tools.wrap import WrapperSource
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-    from midspan._loop.start import PendingRun
+    from midspan._loop.prepare import PendingRun
 
 _PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
 """The names that the conventions have for services, where they are not the name in small letters."""
-_DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 
 
 class Telemetry:
     """Records the runs of an agent with OpenTelemetry: `Agent(…, telemetry=Telemetry())`.
 
-    Needs the extra `otel`. Without providers it uses those that the program has set globally.
+    Needs the extra `otel`. Without a provider it uses the one that the program has set globally.
     """
 
     def __init__(
         self,
         tracer_provider: "TracerProvider | None" = None,
-        meter_provider: "MeterProvider | None" = None,
         *,
         agent_name: str | None = None,
         include_content: bool = False,
@@ -52,51 +47,31 @@ class Telemetry:
         results, which may be confidential.
         """
         try:
-            from opentelemetry import metrics, propagate, trace  # noqa: F401 - propagate for `trace_headers`
+            from opentelemetry import propagate, trace  # noqa: F401 - propagate for `trace_headers`
         except ImportError as error:
             raise ConfigError("Telemetry needs OpenTelemetry; run pip install 'midspan[otel]'") from error
         self.agent_name = agent_name
         self.include_content = include_content
         self.tracer = trace.get_tracer("midspan", VERSION, tracer_provider)
-        meter = metrics.get_meter("midspan", VERSION, meter_provider)
-        self.durations = meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            description="The duration of model requests and tool calls.",
-            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
-        )
-        self.tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            description="The input and output tokens of model requests.",
-            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
-        )
 
     @contextmanager
     def span(
-        self, operation: str, subject: str | None, parent: "Span | None", attributes: Mapping[str, Any]
+        self, operation: str, subject: str | None, parent: "Span | None", attributes: dict[str, Any]
     ) -> "Iterator[Span]":
-        """Start a span, record the error that ends it, and its duration. It does not become the current span."""
+        """Start a span, and record the error that ends it. It does not become the current span."""
         from opentelemetry import trace
 
         kind = trace.SpanKind.INTERNAL if operation in ("execute_tool", "invoke_agent") else trace.SpanKind.CLIENT
-        attributes = {"gen_ai.operation.name": operation, **attributes}
         context = None if parent is None else trace.set_span_in_context(parent)
         name = operation if subject is None else f"{operation} {subject}"
-        span = self.tracer.start_span(name, context, kind, attributes)
-        started = monotonic()
-        failed: dict[str, str] = {}
+        span = self.tracer.start_span(name, context, kind, {"gen_ai.operation.name": operation, **attributes})
         try:
             yield span
         except BaseException as error:
-            failed = {"error.type": type(error).__name__}
             self.fail(span, type(error).__name__, str(error))
             raise
         finally:
             span.end()
-            if operation != "invoke_agent":
-                labels = {key: attributes[key] for key in _METRIC_LABELS if key in attributes}
-                self.durations.record(monotonic() - started, labels | failed)
 
     def fail(self, span: "Span", kind: str, message: str) -> None:
         """Mark a span as failed. Messages of errors quote arguments and answers, so they count as content."""
@@ -104,9 +79,6 @@ class Telemetry:
 
         span.set_status(StatusCode.ERROR, message[:1_000] if self.include_content else None)
         span.set_attribute("error.type", kind)
-
-
-_METRIC_LABELS = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.tool.name")
 
 
 class TracedRun(Run):
@@ -120,11 +92,7 @@ class TracedRun(Run):
 
     async def execute(self) -> None:
         telemetry, history = self._telemetry, self.state.history
-        attributes: dict[str, Any] = {
-            "gen_ai.provider.name": provider_name(self._provider),
-            "gen_ai.request.model": self._provider.model,
-            "gen_ai.conversation.id": self.id,
-        }
+        attributes = _model_attributes(self._provider, self.id)
         if telemetry.agent_name is not None:
             attributes["gen_ai.agent.name"] = telemetry.agent_name
         with telemetry.span("invoke_agent", telemetry.agent_name, None, attributes) as span:
@@ -165,13 +133,8 @@ class _TracedProvider(WrapperProvider):
                     yield event
 
     def _request_span(self, request: ModelRequest) -> Any:
-        name = provider_name(self.wrapped)
         settings = request.config.settings
-        attributes: dict[str, Any] = {
-            "gen_ai.provider.name": name,
-            "gen_ai.request.model": self.model,
-            "gen_ai.conversation.id": self._run_id,
-        }
+        attributes = _model_attributes(self.wrapped, self._run_id)
         for key in ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
             if (value := getattr(settings, key)) is not None:
                 attributes[f"gen_ai.request.{key}"] = value
@@ -180,18 +143,14 @@ class _TracedProvider(WrapperProvider):
             if request.config.system:
                 instructions = [{"type": "text", "content": request.config.system}]
                 attributes["gen_ai.system_instructions"] = _json(instructions)
-        operation = "generate_content" if name == "gcp.gemini" else "chat"
-        return self._telemetry.span(operation, self.model, self._run, attributes)
+        is_gemini = attributes["gen_ai.provider.name"] == "gcp.gemini"
+        return self._telemetry.span("generate_content" if is_gemini else "chat", self.model, self._run, attributes)
 
     def _end(self, span: "Span", response: ModelResponse) -> None:
         finish = str(response.finish_reason)
         span.set_attributes(_usage(response.usage) | {"gen_ai.response.finish_reasons": (finish,)})
         if self._telemetry.include_content:
             span.set_attribute("gen_ai.output.messages", _json_messages((response.message,), finish))
-        labels = {"gen_ai.provider.name": provider_name(self.wrapped), "gen_ai.request.model": self.model}
-        usage = response.usage
-        self._telemetry.tokens.record(usage.input, labels | {"gen_ai.token.type": "input"})
-        self._telemetry.tokens.record(usage.output + usage.thoughts, labels | {"gen_ai.token.type": "output"})
 
 
 class _TracedSource(WrapperSource):
@@ -204,11 +163,7 @@ class _TracedSource(WrapperSource):
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         from opentelemetry import trace
 
-        attributes = {
-            "gen_ai.tool.name": call.name,
-            "gen_ai.tool.call.id": call.id,
-            "gen_ai.tool.type": "function",
-        }
+        attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
         if self._telemetry.include_content:
             attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)
         # A call that a tool makes is below that tool's span.
@@ -223,9 +178,13 @@ class _TracedSource(WrapperSource):
             return result
 
 
-def provider_name(provider: Provider) -> str:
+def _model_attributes(provider: Provider, run_id: str) -> dict[str, Any]:
     service = provider.profile.service
-    return _PROVIDER_NAMES.get(service, service.lower())
+    return {
+        "gen_ai.provider.name": _PROVIDER_NAMES.get(service, service.lower()),
+        "gen_ai.request.model": provider.model,
+        "gen_ai.conversation.id": run_id,
+    }
 
 
 def _usage(usage: Usage) -> dict[str, int]:
@@ -241,13 +200,11 @@ def _usage(usage: Usage) -> dict[str, int]:
 def _json_messages(messages: tuple[Message, ...], finish_reason: str | None = None) -> str:
     """Return messages in the form of the conventions."""
     finish = {} if finish_reason is None else {"finish_reason": finish_reason}
-    roles = {"model": "assistant"}
-    return _json(
-        [
-            {"role": roles.get(item.role, item.role), "parts": [_part(part) for part in item.parts], **finish}
-            for item in messages
-        ]
-    )
+    documents = []
+    for message in messages:
+        role = "assistant" if message.role == "model" else message.role
+        documents.append({"role": role, "parts": [_part(part) for part in message.parts], **finish})
+    return _json(documents)
 
 
 def _part(part: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequ
 from contextlib import aclosing, closing
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -39,6 +39,7 @@ from midspan.tools.source import bulleted, describe_error
 from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
+    from midspan._loop.result import EventQueue
     from midspan._loop.run import Run
 
 T = TypeVar("T")
@@ -47,22 +48,6 @@ NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
 _MAX_DEPTH = 20
 """How deeply tools may call tools."""
-
-
-class Listener(Protocol):
-    """Gets the events of a run."""
-
-    streams: bool
-    """Whether responses are passed on while they arrive; otherwise each is requested as a whole."""
-
-    async def emit(self, event: RunEvent) -> None:
-        """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
-
-    async def wait_for_reader(self) -> None:
-        """Return when the reader has taken all events, so that the state of the run is not ahead of it."""
-
-    def report(self, event: RunEvent) -> None:
-        """Pass on an event from any thread, such as the progress of a tool, while the run continues."""
 
 
 Planned = tuple[ToolCall, list[int]]
@@ -88,7 +73,7 @@ class TurnStream:
     _has_started = False
 
     def __init__(
-        self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker, listener: Listener
+        self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker, listener: "EventQueue"
     ) -> None:
         self._provider = provider
         self._request = request

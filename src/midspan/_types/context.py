@@ -112,8 +112,6 @@ class RunContext(Generic[User]):
     def progress(self, fraction: float | None = None, message: str = "") -> None:
         """Report how much is done, from 0 to 1, to the observers of the run. Works from any thread."""
         if fraction is not None:
-            if not isinstance(fraction, int | float):
-                raise TypeError(f"fraction must be a number from 0 to 1 or None, got {fraction!r:.80}")
             fraction = min(max(fraction, 0.0), 1.0)
         if self._host is not None:
             self._host.report_progress(self, fraction, message)
@@ -141,15 +139,14 @@ class RunContext(Generic[User]):
             raise ToolError(f"{name} can be called only within a run")
         return await _in_loop(self._host.loop, self._host.call_tool(self, name, arguments))
 
-    def wait_for(self, awaitable: Awaitable[T]) -> T:
+    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
         if self._host is None:
-            return asyncio.run(_await(awaitable))
+            return asyncio.run(coroutine)
         if self._host.thread == get_ident():
-            if asyncio.iscoroutine(awaitable):
-                awaitable.close()  # Else Python warns that it was never awaited, beside the error below.
+            coroutine.close()  # else Python warns that it was never awaited, beside the error below
             raise ToolError("wait_for is for plain functions; in an async function, use await")
-        return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._host.loop).result()
 
 
 async def _in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -166,10 +163,6 @@ def trace_headers() -> dict[str, str]:
     if propagate is not None:
         propagate.inject(headers)
     return headers
-
-
-async def _await(awaitable: Awaitable[T]) -> T:
-    return await awaitable
 
 
 class _NoContext(RunContext[Any]):

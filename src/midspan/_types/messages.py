@@ -6,7 +6,6 @@ from typing import Any, Literal, Self, TypeVar, overload
 from msgspec import Struct
 
 from midspan._types.parts import Part, ProviderData, Text, ToolCall, ToolResult
-from midspan.errors import ConfigError
 
 Role = Literal["user", "model"]
 ROLES: dict[str, Role] = {"user": "user", "model": "model", "assistant": "model", "function": "user", "tool": "user"}
@@ -26,9 +25,6 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @classmethod
     def user(cls, *parts: Part | str) -> Self:
         """Return a message of the user, or with the results of tools, which have the user's role."""
-        for part in parts:
-            if not isinstance(part, str | Part):
-                raise ConfigError(f"a message consists of texts and parts, got {type(part).__name__}")
         return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
     @property

@@ -1,11 +1,9 @@
 """What a caller declares about tools and models: specs, tool choice, limits, settings."""
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
-from msgspec.structs import asdict
 
 from midspan.errors import ConfigError
 
@@ -60,17 +58,16 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
         name, description = fields.get("name"), fields.get("description") or ""
         if not isinstance(name, str) or not name or not isinstance(description, str):
             raise ConfigError(f"a declaration needs a name and a description as text, got {dict(declaration)!r:.200}")
-        parameters = [fields[key] for key in _PARAMETERS if fields.get(key) is not None]
-        response = [fields[key] for key in _RESPONSE if fields.get(key) is not None]
+        parameters, response = _first(fields, _PARAMETERS), _first(fields, _RESPONSE)
         unknown = [key for key in fields if key not in _DECLARATION]
-        if unknown and not parameters:
+        if unknown and parameters is None:
             raise ConfigError(f"{name}: the declaration has {unknown[0]!r}, but none of: {', '.join(_PARAMETERS)}")
         hints = fields.get("annotations") or {}
         return cls(
             name,
             description,
-            parameters[0] if parameters else None,
-            response[0] if response else None,
+            parameters,
+            response,
             Effects(idempotent=True) if hints.get("idempotentHint") else None,
             title=fields.get("title") or hints.get("title"),
             strict=fields.get("strict"),
@@ -101,6 +98,11 @@ _PARAMETERS = ("parameters", "inputSchema", "input_schema", "parametersJsonSchem
 _RESPONSE = ("response", "outputSchema", "output_schema", "responseJsonSchema", "response_json_schema")
 _DECLARATION = frozenset(("type", "name", "description", "title", "strict", "annotations", *_PARAMETERS, *_RESPONSE))
 """The keys under which APIs write the declaration of a tool."""
+
+
+def _first(fields: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """Return the first of these fields that is there."""
+    return next((fields[key] for key in keys if fields.get(key) is not None), None)
 
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
@@ -135,39 +137,19 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
         """
         if isinstance(choice, ToolChoice):
             return choice
-        if isinstance(choice, str) and choice and choice.lower() not in _MODES:
-            return cls("required", (choice,))
-        if not isinstance(choice, dict):
-            mode = _MODES.get(choice.lower()) if isinstance(choice, str) else None
-            if mode is None:
-                raise ConfigError(f"unknown tool choice {choice!r}; use 'auto', 'required', 'none' or a tool's name")
-            return cls(mode, strict=True if choice.lower() == "validated" else None)
-        keyword = str(choice.get("type", choice.get("mode", ""))).lower()
-        names = _names(choice)
-        mode = "required" if keyword in ("function", "tool") else _MODES.get(keyword)
-        if mode is None:
-            raise ConfigError(f"unknown tool choice {choice!r}; known types: {', '.join(_MODES)}")
-        if keyword == "required" and not names:
-            mode = "auto"
-        elif keyword in ("function", "tool") and not names:
-            raise ConfigError(f"tool choice {choice!r} needs the name of a tool")
-        strict = choice.get("strict", True if keyword == "validated" else None)
-        if keyword in _NO_NAMES and names and not strict:
-            raise ConfigError(f"tool choice {keyword!r} takes no tool, got {', '.join(names)}")
-        parallel = choice.get("parallel")
-        if not all(value is None or isinstance(value, bool) for value in (parallel, strict)):
-            raise ConfigError(f"parallel and strict of a tool choice must be True or False, got {choice!r}")
-        return cls(mode, names, parallel, strict)
-
-
-def _names(fields: dict[str, Any]) -> tuple[str, ...]:
-    """Return the tools that a choice names, in any of the places where APIs put them."""
-    name = fields.get("tool") or fields.get("name") or (fields.get("function") or {}).get("name")
-    allowed = fields.get("names") or fields.get("allowedFunctionNames") or fields.get("allowed_function_names") or ()
-    names = (name,) if name else tuple(allowed)
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"the names in tool choice {fields!r} must be strings")
-    return names
+        if isinstance(choice, str):
+            word = choice.lower()
+            if word not in _MODES:
+                return cls("required", (choice,))
+            return cls(_MODES[word], strict=True if word == "validated" else None)
+        fields = choice if isinstance(choice, dict) else {}
+        word = str(fields.get("type", fields.get("mode", ""))).lower()
+        name = fields.get("tool") or fields.get("name") or fields.get("function", {}).get("name")
+        names = (name,) if name else tuple(_first(fields, _ALLOWED_NAMES) or ())
+        if word not in (*_MODES, *_NEEDS_NAME) or (word in _NEEDS_NAME and not names):
+            raise ConfigError(f"unknown tool choice {choice!r}; use 'auto', 'required', 'none' or a tool's name")
+        mode = "auto" if word == "required" and not names else _MODES.get(word, "required")
+        return cls(mode, names, fields.get("parallel"), fields.get("strict", True if word == "validated" else None))
 
 
 _MODES: dict[str, ToolChoiceMode] = {
@@ -180,7 +162,8 @@ _MODES: dict[str, ToolChoiceMode] = {
     "required_any": "required",
 }
 """The words of this and of other APIs."""
-_NO_NAMES = ("auto", "optional", "required_any", "none")
+_NEEDS_NAME = ("function", "tool")
+_ALLOWED_NAMES = ("names", "allowedFunctionNames", "allowed_function_names")
 
 OnLimit = Literal["error", "message", "answer"]
 
@@ -207,36 +190,25 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     on_limit: OnLimit = "error"
 
     def __post_init__(self) -> None:
-        for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
-            _check_limit(name, getattr(self, name))
         per_tool = self.max_calls_per_tool
-        for name, maximum in (per_tool if isinstance(per_tool, dict) else {"": per_tool}).items():
-            _check_limit(f"max_calls_per_tool {name}".strip(), maximum)
+        numbers = dict(per_tool) if isinstance(per_tool, dict) else {"max_calls_per_tool": per_tool}
+        for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
+            numbers[name] = getattr(self, name)
+        for name, value in numbers.items():
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
 
     @classmethod
     def of(cls, limits: "Limits | dict[str, Any] | None") -> "Limits":
         """Return the limits, also from a dict. Raises ConfigError if a name or a value is not valid."""
-        if isinstance(limits, Limits):
-            return limits
-        if not isinstance(limits, dict | None):
-            raise ConfigError(f"limits must be Limits(…) or a dict, got {limits!r:.80}")
-        for name in limits or ():
-            if name not in cls.__struct_fields__:
-                raise ConfigError(f"unknown limit {name!r}; known limits: {', '.join(cls.__struct_fields__)}")
-        return cls(**(limits or {}))
-
-    def calls_of(self, tool: str) -> int | None:
-        """Return how often this tool may be called."""
-        maximum = self.max_calls_per_tool
-        return maximum.get(tool) if isinstance(maximum, dict) else maximum
-
-
-def _check_limit(name: str, value: object) -> None:
-    types = int | float if name == "max_seconds" else int
-    if value is not None and (not isinstance(value, types) or isinstance(value, bool) or not value > 0):
-        raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
+        if limits is None or isinstance(limits, Limits):
+            return limits or cls()
+        try:
+            return cls(**limits)
+        except TypeError as error:
+            raise ConfigError(f"limits: {error}; known limits: {', '.join(cls.__struct_fields__)}") from error
 
 
 ThinkingLevel = Literal["minimal", "low", "medium", "high"]
@@ -262,38 +234,15 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, settings: "ModelSettings | dict[str, Any] | None") -> "ModelSettings":
         """Return the settings, also from a dict. Raises ConfigError if a name or a value is not valid."""
-        if settings is None:
-            return cls()
-        if not isinstance(settings, ModelSettings | dict):
-            raise ConfigError(f"settings must be ModelSettings(…) or a dict, got {settings!r:.80}")
-        values = settings if isinstance(settings, dict) else asdict(settings)
-        for name, value in values.items():
-            if name not in cls.__struct_fields__:
-                known = ", ".join(cls.__struct_fields__)
-                raise ConfigError(f"unknown setting {name!r}; known settings: {known}")
-            _check_finite(value, name)
+        if settings is None or isinstance(settings, ModelSettings):
+            return settings or cls()
+        unknown = [name for name in settings if name not in cls.__struct_fields__]
+        if unknown:
+            raise ConfigError(f"unknown setting {unknown[0]!r}; known settings: {', '.join(cls.__struct_fields__)}")
         try:
-            return convert(values, cls)
+            return convert(settings, cls)
         except ValidationError as error:
-            thinking, levels = values.get("thinking"), get_args(ThinkingLevel)
-            if thinking is not None and type(thinking) is not int and thinking not in levels:
-                known = ", ".join(map(repr, levels))
-                raise ConfigError(
-                    f"settings: thinking must be {known} or a number of tokens, got {thinking!r:.80}"
-                ) from None
             raise ConfigError(f"settings: {error}") from error
-
-
-def _check_finite(value: Any, name: str) -> None:
-    """Raise ConfigError for NaN and infinity, which JSON cannot express."""
-    if isinstance(value, float) and not isfinite(value):
-        raise ConfigError(f"settings: {name} must be a finite number, got {value!r}")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_finite(item, f"{name}.{key}")
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_finite(item, name)
 
 
 NAMESPACES = ("default_api.", "default_api:", "functions.", "tools.")

@@ -7,8 +7,8 @@ from midspan._loop.blocking import run_blocking
 from midspan._types.messages import Message
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.client import PromptedTools
+from midspan.providers.prompted.forms import MARKER_WORD
 from midspan.providers.prompted.prompt import system_prompt
-from midspan.providers.prompted.reader import DEFAULT_MARKER
 from midspan.providers.provider import ModelProfile
 from midspan.providers.scripted import ScriptedProvider
 
@@ -20,7 +20,7 @@ def build_system_prompt_with_tools(tools: Iterable[ToolLike]) -> str:
 
     A tool is a ToolSpec, or a dict as OpenAI, Anthropic or MCP write it.
     """
-    return system_prompt([ToolSpec.of(tool) for tool in tools], DEFAULT_MARKER)
+    return system_prompt([ToolSpec.of(tool) for tool in tools], MARKER_WORD)
 
 
 def extract_tool_calls(text: str, tools: Iterable[ToolLike]) -> list[dict[str, Any]]:

@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING
 from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from midspan.emulator.gemini.conversation import Answer as Answer
-    from midspan.emulator.gemini.conversation import Conversation as Conversation
-    from midspan.emulator.gemini.conversation import answer as answer
-    from midspan.emulator.gemini.conversation import call as call
     from midspan.emulator.gemini.faults import Fault as Fault
-    from midspan.emulator.gemini.faults import FaultKind as FaultKind
     from midspan.emulator.gemini.faults import FaultPlan as FaultPlan
-    from midspan.emulator.gemini.faults import fault as fault
     from midspan.emulator.gemini.faults import shrink as shrink
     from midspan.emulator.gemini.local import LocalGemini as LocalGemini
-    from midspan.emulator.gemini.local import Report as Report
     from midspan.emulator.gemini.local import ScaledClock as ScaledClock
+    from midspan.emulator.gemini.script import Answer as Answer
+    from midspan.emulator.gemini.script import Conversation as Conversation
     from midspan.emulator.gemini.script import Rule as Rule
     from midspan.emulator.gemini.script import Script as Script
     from midspan.emulator.gemini.script import When as When
+    from midspan.emulator.gemini.script import answer as answer
+    from midspan.emulator.gemini.script import call as call
 
 _NAMES = {
-    "midspan.emulator.gemini.conversation": "Answer Conversation answer call",
-    "midspan.emulator.gemini.faults": "Fault FaultKind FaultPlan fault shrink",
-    "midspan.emulator.gemini.local": "LocalGemini Report ScaledClock",
-    "midspan.emulator.gemini.script": "Rule Script When",
+    "midspan.emulator.gemini.faults": "Fault FaultPlan shrink",
+    "midspan.emulator.gemini.local": "LocalGemini ScaledClock",
+    "midspan.emulator.gemini.script": "Answer Conversation Rule Script When answer call",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

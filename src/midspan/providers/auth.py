@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from midspan.errors import ConfigError, CredentialsError, ProviderError
+from midspan.errors import CredentialsError, ProviderError
 
 _log = logging.getLogger("midspan.providers")
 
@@ -49,8 +49,6 @@ class SecretHeaders(dict[str, str]):
     def __repr__(self) -> str:
         return f"<headers {', '.join(self)}; values hidden>"
 
-    __str__ = __repr__
-
 
 class ApiKey:
     """A key that is sent in a header, after an optional prefix such as `Bearer `."""
@@ -59,7 +57,7 @@ class ApiKey:
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
-        key = checked_key(Hidden(key) if isinstance(key, str) else key)
+        key = _checked_key(Hidden(key))
         self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
         self._masker = Masker()
         self._masker.add(self._headers)  # known from now on, and not only when it is first sent
@@ -121,22 +119,15 @@ class BearerToken:
         self._more = dict(more or {})
 
     async def headers(self) -> Mapping[str, str]:
-        token = _hidden(self._give() if self._is_async else await asyncio.to_thread(self._give))
-        if inspect.isawaitable(token):
-            token = _hidden(await token)
-        if not isinstance(token, str) or not token.strip():
-            what = "an empty string" if isinstance(token, str) else type(token).__name__
-            raise CredentialsError(f"the function token=… returned {what}; it must return the token as a string")
-        if not token.isascii() or not token.isprintable():
-            raise CredentialsError("the function token=… returned a token with invalid characters")
+        token: Any = self._give() if self._is_async else await asyncio.to_thread(self._give)
+        token = await token if inspect.isawaitable(token) else token
+        token = Hidden(token) if isinstance(token, str) else token
+        if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
+            raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
         return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._more)
 
     def __repr__(self) -> str:
         return "<token, hidden>"
-
-
-def _hidden(value: Any) -> Any:
-    return Hidden(value) if isinstance(value, str) else value
 
 
 class Masker:
@@ -202,10 +193,8 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 """Parts of the names of headers whose values are secret."""
 
 
-def checked_key(key: Any) -> Hidden:
+def _checked_key(key: Hidden) -> Hidden:
     """Return the key without surrounding white space, or raise an error that does not show it."""
-    if not isinstance(key, str):
-        raise ConfigError(f"the API key must be a string, got {type(key).__name__}")
     stripped = Hidden(key.strip())
     if not stripped:
         raise CredentialsError("the API key is empty")

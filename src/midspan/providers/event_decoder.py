@@ -1,6 +1,6 @@
 """The base class of decoders for responses that are streamed as server-sent events with JSON data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -31,15 +31,16 @@ class EventDecoder:
         return self._reader.is_empty
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        for item in self._reader.feed(piece):
-            self.raw_items.append(Raw(msgspec.json.encode(item)))
-            yield from self.decode(item)
+        return self._decode_all(self._reader.feed(piece))
 
     def end(self) -> Iterator[PartEvent]:
-        for item in self._reader.end():
+        yield from self._decode_all(self._reader.end())
+        yield from self.accumulator.end_current()
+
+    def _decode_all(self, items: Iterable[Any]) -> Iterator[PartEvent]:
+        for item in items:
             self.raw_items.append(Raw(msgspec.json.encode(item)))
             yield from self.decode(item)
-        yield from self.accumulator.end_current()
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         """Yield the model events of one event of the service."""

@@ -5,7 +5,7 @@ the declarations of tools but cannot call them, and it knows the history of a co
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Self, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -127,9 +127,6 @@ def ensure_aclose(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """Return the iterator as one that has `aclose`; not every iterator does."""
     if isinstance(items, AsyncGenerator):
         return items
-    if isinstance(items, Coroutine):
-        items.close()
-        raise TypeError("stream() returned a coroutine instead of an async iterator; does it lack a yield?")
     return _closable(items)
 
 

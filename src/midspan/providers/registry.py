@@ -11,9 +11,6 @@ from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
 
-_NAMED_VARIABLES = 3
-"""How many variables a message names."""
-
 
 def provider_of(name: str) -> Provider:
     """Return the provider of `"family:model"`. The family can be omitted if the prefix of the model identifies it."""
@@ -24,14 +21,8 @@ def provider_of(name: str) -> Provider:
 def _make_default(family: ProviderFamily) -> Provider:
     try:
         return family.make()
-    except TypeError:
-        from inspect import signature  # slow to import, and most families have a default model
-
-        try:
-            signature(family.make).bind()
-        except TypeError:
-            raise ConfigError(f"{family.name!r} needs a model name after the colon") from None
-        raise
+    except TypeError as error:
+        raise ConfigError(f"{family.name!r} needs a model name after the colon") from error
 
 
 def check_credentials(name: str) -> None:
@@ -41,8 +32,8 @@ def check_credentials(name: str) -> None:
     if family.environment and family.needs_credentials and not has_key:
         missing = f"no {service} API key: set {' or '.join(family.environment)}"
         error = CredentialsError(f"{missing}, or pass api_key=…")
-        error.reason = f"{missing}, or store it with midspan keys set {family.name}"
-        error.shell_message = f"{error.reason}, or name another model with --model"
+        stored = f"store it with midspan keys set {family.name}"
+        error.shell_message = f"{missing}, or {stored}, or name another model with --model"
         raise error
 
 
@@ -71,7 +62,7 @@ def fallback_family() -> ProviderFamily:
 def credential_variables() -> str:
     """Return environment variables that configure a model, one of each family, for messages."""
     names = dict.fromkeys(family.own_variables[0] for family in families() if family.environment)
-    return f"{', '.join([*names][:_NAMED_VARIABLES])} or another provider's key"
+    return f"{', '.join([*names][:3])} or another provider's key"
 
 
 def variables_beside(name: str) -> tuple[str, ...]:
@@ -129,17 +120,13 @@ def _family(name: str) -> ProviderFamily:
     for point in _entry_points():
         if point.name == name:
             return _load(point)
-    from difflib import get_close_matches  # for this error only
-
-    close = get_close_matches(name, family_names(), 1, 0.65)
-    hint = f"did you mean {close[0]!r}? Known" if close else "known"
-    raise ConfigError(f"unknown provider {name!r}; {hint} providers: {', '.join(family_names())}")
+    raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
 
 
 def _builtin(name: str) -> ProviderFamily:
     module, _, attribute = BUILTIN[name].partition(":")
-    found = getattr(import_module(module), attribute)
-    family: ProviderFamily = found[name] if isinstance(found, dict) else found
+    value = getattr(import_module(module), attribute)
+    family: ProviderFamily = value[name] if isinstance(value, dict) else value
     return family
 
 

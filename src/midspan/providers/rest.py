@@ -82,7 +82,7 @@ class RestClient:
         max_body_bytes: int | None = None,
     ) -> None:
         address, _, self._query = base_url.partition("?")
-        self.base_url = self._address = check_base_url(address)
+        self.base_url = check_base_url(address)
         self.service = service
         self._auth = auth
         self._parse_error = parse_error
@@ -209,20 +209,15 @@ class RestClient:
             raise self.body_too_large(len(body))
         if _log.isEnabledFor(logging.DEBUG):
             self._log_request(method, path, body, headers)
-        url = self._url(path) if self._query else f"{self._address}/{path}"
-        return HttpRequest(method, url, headers, body)
+        if self._query:
+            path += f"{'&' if '?' in path else '?'}{self._query}"
+        return HttpRequest(method, f"{self.base_url}/{path}", headers, body)
 
     def _log_request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> None:
         shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
         # Without the query of the base URL, which may have a key.
-        lines = [f"{method} {self._address}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
+        lines = [f"{method} {self.base_url}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
         _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked_text(body.decode(errors="replace")))
-
-    def _url(self, path: str) -> str:
-        if self._query:
-            path, _, query = path.partition("?")
-            path = f"{path}?{query}&{self._query}" if query else f"{path}?{self._query}"
-        return f"{self._address}/{path}"
 
     def body_too_large(self, size: int) -> ConfigError:
         """Return the error for a body larger than `max_body_bytes`. Subclasses can add what to do instead."""
@@ -279,16 +274,15 @@ def status_error(response: Response, message: str) -> ProviderError:
     return error_for_status(response.status, message, delay=retry_delay(response))
 
 
+_STATUS_ERRORS = {401: AuthenticationError, 403: PermissionDeniedError, 429: RateLimitError}
+
+
 def error_for_status(
     status: int, message: str, *, details: Sequence[Any] = (), delay: float | None = None
 ) -> ProviderError:
     """Return the error that a status usually means."""
-    if status == 401:
-        return AuthenticationError(message, status=status, details=details)
-    if status == 403:
-        return PermissionDeniedError(message, status=status, details=details)
-    if status == 429:
-        return RateLimitError(message, status=status, details=details, retry_delay_seconds=delay)
+    if status in _STATUS_ERRORS:
+        return _STATUS_ERRORS[status](message, status=status, details=details, retry_delay_seconds=delay)
     if 300 <= status < 500 and status not in (408, 499):
         return InvalidRequestError(message, status=status, details=details)
     error = ServerError(message, status=status, details=details, retry_delay_seconds=delay)
@@ -296,15 +290,10 @@ def error_for_status(
     return error
 
 
-_URL_WITHOUT_QUERY = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
-_MAX_URL_CHARS = 400
-
-
 def describe_redirect(location: str) -> str:
     """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
-    url = _URL_WITHOUT_QUERY.match(location)
-    target = re.sub(r"//[^/]*@", "//", url.group() if url else "")
-    return f"moved to {truncate(target, _MAX_URL_CHARS)!r}; redirects are not followed, pass the right base_url=…"
+    target = re.sub(r"//[^/]*@", "//", re.split(r"[?#]", location)[0])
+    return f"moved to {truncate(target, 400)!r}; redirects are not followed, pass the right base_url=…"
 
 
 def retry_delay(response: Response) -> float | None:

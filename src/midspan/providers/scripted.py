@@ -5,7 +5,6 @@ from inspect import isawaitable
 from typing import Any, TypeGuard
 
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
-from midspan._types.messages import Message
 from midspan._types.parts import Part, Text
 from midspan.errors import ConfigError
 from midspan.providers.provider import ModelProfile
@@ -31,7 +30,9 @@ class ScriptedProvider:
         model: str = "scripted",
         profile: ModelProfile | None = None,
     ) -> None:
-        self._script = script if _is_function(script) else iter(_check_script(script))
+        if isinstance(script, str):
+            raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
+        self._script = script if callable(script) else iter(script)
         self._model = model
         if profile is not None:
             self.profile = profile
@@ -47,7 +48,7 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""
         parts, response = await self._next_turn(request)
-        for event in parts_as_events(parts, StreamAccumulator()):
+        for event in parts_as_events(parts):
             yield event
         yield response
 
@@ -78,19 +79,8 @@ def _is_function(value: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
     return callable(value) and not isinstance(value, type)
 
 
-def _check_script(script: Any) -> Any:
-    """Return the script if it is one. The turns of a list are checked now, those of an iterator when they are used."""
-    if isinstance(script, str | Part | ModelResponse | BaseException):
-        raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
-    if isinstance(script, Sequence):
-        for number, turn in enumerate(script, start=1):
-            if not (_is_function(turn) or isawaitable(turn) or isinstance(turn, BaseException)):
-                _read_turn(turn, number)
-    return script
-
-
 def _read_turn(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:
-    if isinstance(turn, ModelResponse) and isinstance(turn.message, Message):
+    if isinstance(turn, ModelResponse):
         return turn.message.parts, turn
     items = turn if isinstance(turn, list | tuple) else [turn]
     parts = [Text(item) if isinstance(item, str) else item for item in items]

@@ -181,8 +181,7 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 def events_of(response: ModelResponse) -> Iterator[ModelEvent]:
     """Yield a whole response as the events of a stream, for providers that only implement `generate`."""
-    accumulator = StreamAccumulator()
-    yield from parts_as_events(response.message.parts, accumulator)
+    yield from parts_as_events(response.message.parts)
     yield response
 
 
@@ -205,8 +204,9 @@ class NonStreamingProvider:
         """Do nothing: there is no connection."""
 
 
-def parts_as_events(parts: Iterable[Part], accumulator: StreamAccumulator) -> Iterator[PartEvent]:
+def parts_as_events(parts: Iterable[Part]) -> Iterator[PartEvent]:
     """Yield parts as events. Two texts in a row are pieces of one text."""
+    accumulator = StreamAccumulator()
     for part in parts:
         yield from accumulator.add_part(part)
     yield from accumulator.end_current()

@@ -6,7 +6,7 @@ A document that a provider sent comes back byte for byte. If it has line breaks,
 from collections.abc import Callable
 from operator import is_not
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,7 +19,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import CodecError, ConfigError, MidspanError, ProviderError, RunError
 
-FORMAT = 4
+FORMAT: Final = 4
 """The version of the format that is written and read."""
 
 
@@ -53,7 +53,7 @@ _ATTRIBUTES = ("status", "retry_delay_seconds", "details", "violations", "raw_fi
 class RunLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="run"):
     """The first line: which run this is, and what it was asked."""
 
-    version: int
+    version: Literal[4]
     run_id: str
     messages: tuple[Message, ...]
     options: dict[str, Any] = {}
@@ -157,10 +157,10 @@ class Recording(Struct, eq=False):
 
     path: Path
     run: RunLine
-    tools: tuple[ToolSpec, ...] = ()
-    exchanges: list[ExchangeLine] = []
-    calls: list[CallLine] = []
-    end: EndLine | None = None
+    tools: tuple[ToolSpec, ...]
+    exchanges: list[ExchangeLine]
+    calls: list[CallLine]
+    end: EndLine | None
 
 
 def read_recordings(path: Path) -> list[Recording]:
@@ -179,34 +179,17 @@ def recordings_in(directory: Path) -> list[Path]:
 def read_recording(path: Path) -> Recording:
     """Read a file. An incomplete last line is ignored: the process was killed while it wrote."""
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-        if not lines:
-            raise msgspec.DecodeError("it has no complete line")
-        version = msgspec.json.decode(lines[0], type=_Version).version
-        if version != FORMAT:
-            raise msgspec.DecodeError(f"it has format {version}, and this version of Midspan reads format {FORMAT}")
-        recording = Recording(path, cast("RunLine", decode_line(lines[0])))
-        for data in lines[1:]:
-            _add_line(recording, decode_line(data))
+        lines = [decode_line(data) for data in path.read_bytes().split(b"\n")[:-1]]
     except (OSError, ValueError, RecursionError) as error:  # ValueError: it has no JSON, or no file can have this name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the recording {str(path)!r}: {reason}; record the run again") from error
-    return recording
-
-
-class _Version(Struct, tag_field="line", tag="run"):
-    version: int
-
-
-def _add_line(recording: Recording, line: Line) -> None:
-    match line:
-        case ToolsLine():
-            recording.tools = line.tools
-        case ExchangeLine():
-            recording.exchanges.append(line)
-        case CallLine():
-            recording.calls.append(line)
-        case EndLine():
-            recording.end = line
-        case RunLine():
-            raise msgspec.DecodeError("a second 'run' line")
+    if not lines or not isinstance(lines[0], RunLine):
+        raise ConfigError(f"cannot read the recording {str(path)!r}: it has no 'run' line; record the run again")
+    return Recording(
+        path,
+        lines[0],
+        next((line.tools for line in lines if isinstance(line, ToolsLine)), ()),
+        [line for line in lines if isinstance(line, ExchangeLine)],
+        [line for line in lines if isinstance(line, CallLine)],
+        next((line for line in lines if isinstance(line, EndLine)), None),
+    )

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from midspan.errors import ConfigError
 from midspan.providers.auth import secrets_in_use
-from midspan.testing.format import Line, map_values
+from midspan.testing.format import map_values
 
 MASK = "[masked]"
 
@@ -64,32 +63,25 @@ class SecretMasker:
     """Replaces secrets by `[masked]` and leaves all other bytes as they are."""
 
     def __init__(self, secrets: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
-        listed = [secrets] if isinstance(secrets, str) else [*secrets]
-        if isinstance(secrets, Mapping) or not all(isinstance(secret, str) and secret.strip() for secret in listed):
-            raise ConfigError("secrets must be a list of non-empty strings")
-        self._known = {*listed, *_secrets_of(environment)}
+        if isinstance(secrets, Mapping):  # os.environ, for example
+            secrets = secrets.values()
+        listed = [secrets] if isinstance(secrets, str) else secrets
+        self._known = {*filter(str.strip, listed), *_secrets_of(environment)}
 
-    def mask(self, data: bytes) -> bytes:
-        """Mask the secrets of a JSON document, in keys, strings and numbers, escaped or not."""
-        return _mask_json(data, self._secrets())
-
-    def mask_line(self, line: Line) -> Any:
-        """Mask the secrets in the values of a line. Its own words stay, even if a secret is the same word."""
-        secrets = self._secrets()
-
-        def change(value: Any) -> Any:
-            if isinstance(value, Raw):
-                masked = _mask_json(bytes(value), secrets)
-                return value if masked == bytes(value) else Raw(masked)
-            if isinstance(value, str) and not isinstance(value, Enum):
-                return _mask_text(value, secrets)
-            return MASK if str(value) in secrets else value
-
-        return map_values(line, change)
-
-    def _secrets(self) -> list[str]:
+    def mask(self, value: Any) -> Any:
+        """Mask the secrets in a line of a recording, or in JSON. The names of fields stay, even if one is a secret."""
         # The longest first: of two secrets that begin alike, all of the longer one is masked.
-        return sorted(self._known | secrets_in_use(), key=len, reverse=True)
+        secrets = sorted(self._known | secrets_in_use(), key=len, reverse=True)
+
+        def change(leaf: Any) -> Any:
+            if isinstance(leaf, Raw):
+                masked = _mask_json(bytes(leaf), secrets)
+                return leaf if masked == bytes(leaf) else Raw(masked)
+            if isinstance(leaf, str) and not isinstance(leaf, Enum):
+                return _mask_text(leaf, secrets)
+            return MASK if str(leaf) in secrets else leaf
+
+        return map_values(value, change)
 
 
 def _mask_json(data: bytes, secrets: list[str]) -> bytes:

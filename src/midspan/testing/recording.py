@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan._types.parts import ToolCall, ToolResult
-from midspan._types.specs import Limits, ToolSpec
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.testing.format import (
@@ -52,8 +52,7 @@ def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: 
     except (OSError, ValueError) as error:  # ValueError: no directory can have this name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
-    observer = Observer(lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
-    return ObservedAgent(agent, observer)
+    return ObservedAgent(agent, lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
 
 
 class RecordingWriter:
@@ -93,7 +92,7 @@ class RecordingWriter:
             raise
 
     def _encode(self, line: Line) -> bytes:
-        return encode(self._masker.mask_line(line)) + b"\n"
+        return encode(self._masker.mask(line)) + b"\n"
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -122,18 +121,18 @@ class RecordedProvider(WrapperProvider):
         self._writer = writer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        response: ModelResponse | None = None
+        is_complete = False
         received: list[PartEvent] = []
         with self._errors_recorded(request, received):
             async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
-                        response = event
-                        self._write(request, received, response)
+                        is_complete = True
+                        self._write(request, received, event)
                     elif isinstance(event, PartEvent):  # runs ignore anything else
                         received.append(event)
                     yield event
-        if response is None:
+        if not is_complete:
             self._write(request, received)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -177,52 +176,30 @@ class RecordedTools(WrapperSource):
         return result
 
 
-class Observer(NamedTuple):
-    """How the runs of an agent are observed."""
-
-    start: Callable[[RunLine], Any]
-    """Returns an object for one run; its method `finish` gets the result or the error."""
-    wrap_provider: Callable[[Provider, Any], Provider]
-    wrap_tools: Callable[[ToolSource, Any], ToolSource]
-
-
 class ObservedAgent(Agent):
-    """An agent that wraps the model and the tools of each run."""
+    """An agent that wraps the model and the tools of each run.
 
-    def __init__(self, agent: Agent, observer: Observer) -> None:
-        self._agent = agent
-        self._observer = observer
+    `start` returns an object for a run; its method `finish` gets the result or the error.
+    """
 
-    @property
-    def model(self) -> str:
-        return self._agent.model
-
-    @property
-    def provider(self) -> Provider:
-        return self._agent.provider
-
-    @property
-    def tools(self) -> Sequence[Any]:
-        return self._agent.tools
-
-    @property
-    def system(self) -> str | None:
-        return self._agent.system
-
-    @property
-    def limits(self) -> Limits:
-        return self._agent.limits
-
-    def replace(self, **options: Any) -> Agent[Any]:
-        return ObservedAgent(self._agent.replace(**options), self._observer)
-
-    def __repr__(self) -> str:
-        return f"<{self._agent!r}, recorded or replayed>"
+    def __init__(
+        self,
+        agent: Agent,
+        start: Callable[[RunLine], Any],
+        wrap_provider: Callable[[Provider, Any], Provider],
+        wrap_tools: Callable[[ToolSource, Any], ToolSource],
+    ) -> None:
+        if isinstance(agent, ObservedAgent):
+            raise ConfigError("this agent is already recorded or replayed; pass the agent that it was made of")
+        vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns
+        self._start = start
+        self._wrap_provider = wrap_provider
+        self._wrap_tools = wrap_tools
 
     async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
         session, options = self._session(prompt, options)
         try:
-            result = await self._agent.run(prompt, **options)
+            result = await super().run(prompt, **options)
         except Exception as error:
             session.finish(error)
             raise
@@ -231,21 +208,18 @@ class ObservedAgent(Agent):
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
         session, options = self._session(prompt, options)
-        stream = self._agent.stream(prompt, **options)
+        stream = super().stream(prompt, **options)
         stream.on_end = session.finish
         return stream
 
-    async def aclose(self) -> None:
-        await self._agent.aclose()
-
     def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         run_id = options.get("run_id") or new_run_id()
-        agent = self._agent.replace(**{name: options[name] for name in ("model", "tools") if name in options})
+        agent = self.replace(**{name: options[name] for name in ("model", "tools") if name in options})
         recorded = {name: options[name] for name in _RECORDED_OPTIONS if options.get(name) is not None}
         messages = conversation(prompt, options.get("messages"))[0].messages
-        start, wrap_provider, wrap_tools = self._observer
         # The agent will reject what JSON cannot express.
-        session = start(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
+        session = self._start(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
         tool_set = ToolSet(agent.tools)
-        tools = [*tool_set.builtins, wrap_tools(tool_set.source, session)]
-        return session, {**options, "run_id": run_id, "model": wrap_provider(agent.provider, session), "tools": tools}
+        tools = [*tool_set.builtins, self._wrap_tools(tool_set.source, session)]
+        model = self._wrap_provider(agent.provider, session)
+        return session, {**options, "run_id": run_id, "model": model, "tools": tools}

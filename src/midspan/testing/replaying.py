@@ -37,7 +37,7 @@ from midspan.testing.format import (
     read_recordings,
 )
 from midspan.testing.masking import MASK
-from midspan.testing.recording import ObservedAgent, Observer
+from midspan.testing.recording import ObservedAgent
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
 
@@ -50,8 +50,7 @@ def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output
     No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
     """
     library = RecordingLibrary(Path(directory))
-    observer = Observer(lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
-    return ObservedAgent(agent, observer)
+    return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
 
 
 def asked(recording: str | PathLike[str]) -> dict[str, Any]:

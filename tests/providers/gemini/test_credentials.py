@@ -188,7 +188,7 @@ def test_secrets_are_not_shown() -> None:
     logging.getLogger("x").warning("%s", asyncio.run(token.headers()))
 
 
-@pytest.mark.parametrize(("given", "words"), [(5, "int"), (None, "NoneType"), ("", "an empty string")])
-def test_an_invalid_token_is_an_error(given: Any, words: str) -> None:
-    with pytest.raises(CredentialsError, match=f"the function token=… returned {words}"):
-        asyncio.run(BearerToken(lambda: given).headers())
+@pytest.mark.parametrize("value", [5, None, "", "é"])
+def test_an_invalid_token_is_an_error(value: Any) -> None:
+    with pytest.raises(CredentialsError, match="must return a token"):
+        asyncio.run(BearerToken(lambda: value).headers())

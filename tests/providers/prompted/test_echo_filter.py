@@ -146,7 +146,3 @@ def test_words_without_spaces_between_them_are_found() -> None:
 
 def test_turns_of_the_model_are_not_quoted() -> None:
     assert not EchoFilter([Message("model", (Text(LINE),))]).is_echo(WrittenCall("delete_all", {"folder": "inbox"}), "")
-
-
-def test_in_a_very_long_text_every_argument_counts_as_found() -> None:
-    assert EchoFilter([Message.user("delete_all(" + "x " * 600_000)]).is_echo(CALL, "")

@@ -1,6 +1,5 @@
 """Cached contents: created, read, prolonged, listed, deleted, and gone when they expire."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,17 +7,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
+from midspan.emulator.gemini.check import check_declarations
 from midspan.emulator.gemini.contents import check_each, count_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.models import ModelRules, Models, not_found, page_of, rules_of
+from midspan.emulator.gemini.models import ModelRules, Models, not_found, rules_of
 from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route
-from midspan.emulator.gemini.tools import check_declarations
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent
 
-_DURATION = re.compile(r"\d+(\.\d+)?s")
-_DEFAULT_SECONDS = 3_600.0
 _MIN_TOKENS = 1_024
 
 
@@ -51,7 +48,7 @@ class Caches:
             case "GET", None:
                 now = self._now()
                 caches = [cache for key, cache in self._caches.items() if key.startswith(prefix)]
-                return page_of("cachedContents", [item.description for item in caches if item.expires > now], route)
+                return {"cachedContents": [cache.description for cache in caches if cache.expires > now]}
             case "GET", str():
                 return self._get(name, route.api).description
             case "PATCH", str():
@@ -86,22 +83,20 @@ class Caches:
         now = self._now()
         expires = _expiry(content, now)
         self._created += 1
-        number = f"{self._created + 8 * 10**18}" if route.api is Api.VERTEX else f"midspan{self._created:033d}"
+        name = f"{prefix}midspan{self._created:033d}"
         description = {
-            "name": f"{prefix}{number}",
+            "name": name,
             "model": content.model,
             **_times(create=now, update=now, expire=expires),
             "usageMetadata": {"totalTokenCount": tokens},
             **({} if content.display_name is None else {"displayName": content.display_name}),
         }
-        self._caches[f"{prefix}{number}"] = Cache(content, rules.name, tokens, expires, description)
+        self._caches[name] = Cache(content, rules.name, tokens, expires, description)
         return description
 
     def _update(self, name: str, route: Route, body: bytes) -> dict[str, Any]:
         cache = self._get(name, route.api)
         content = read(CachedContent, body, rules_of("", route.api, route.version))
-        if content.contents is not None or content.tools is not None or content.system_instruction is not None:
-            raise invalid("Only ttl and expire_time of a CachedContent can be updated.")
         now = self._now()
         expires = _expiry(content, now)
         description = cache.description | _times(update=now, expire=expires)
@@ -109,9 +104,7 @@ class Caches:
         return description
 
     def _rules(self, model: str | None, route: Route) -> ModelRules:
-        if not model:
-            raise invalid("* CreateCachedContentRequest.cached_content.model: model is required\n")
-        name = model.rsplit("/", 1)[-1]
+        name = (model or "").rsplit("/", 1)[-1]
         route = replace(route, collection="models", name=name, method="createCachedContent")
         rules = self._models.require(route)
         if not rules.capabilities.explicit_cache:
@@ -136,11 +129,9 @@ def _times(**times: datetime) -> dict[str, str]:
 
 
 def _expiry(content: CachedContent, now: datetime) -> datetime:
-    if content.expire_time is not None:
-        try:
+    try:
+        if content.expire_time is not None:
             return datetime.fromisoformat(content.expire_time).astimezone(UTC)
-        except ValueError as error:
-            raise invalid(f"Invalid value at 'cached_content.expire_time', {content.expire_time!r}") from error
-    if content.ttl is not None and not _DURATION.fullmatch(content.ttl):
-        raise invalid(f"Invalid value at 'cached_content.ttl', {content.ttl!r}")
-    return now + timedelta(seconds=float(content.ttl[:-1]) if content.ttl else _DEFAULT_SECONDS)
+        return now + timedelta(seconds=float((content.ttl or "3600s").removesuffix("s")))
+    except (ValueError, OverflowError) as error:
+        raise invalid(f"Invalid value at 'cached_content.ttl' or 'cached_content.expire_time', {error}") from error

@@ -1,26 +1,57 @@
 """Checks a request like the server: `check` returns the request, or raises an ApiError in the words of the API."""
 
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from midspan._schema.tree import SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
-from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
+from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import TOO_DEEP, read
-from midspan.emulator.gemini.tools import check_declarations, check_tools, declarations_in, is_set, schema_errors
-from midspan.providers.gemini.capabilities import Api
+from midspan.errors import SchemaError
+from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import (
     CountTokensRequest,
+    FunctionCallingConfig,
+    FunctionDeclaration,
     GenerateContentRequest,
     GenerationConfig,
+    Schema,
     ThinkingConfig,
+    Tool,
     ToolConfig,
 )
 
-_MIME_TYPES = ("text/plain", "application/json", "application/xml", "application/yaml", "text/x.enum")
+_INVALID_NAME = (
+    "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
+    "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
+)
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_INVALID_PARAMETER = (
+    "Invalid parameter name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9) or "
+    "underscores (_), with a maximum length of 64."
+)
+_DEFAULT_BEHAVIORS = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
+_STRING_FORMATS = (None, "", "enum", "date-time")
+_BUILTIN_TOOLS = tuple(
+    name for name in Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
+)
+_MAX_DECLARATIONS = 512
+_MAX_SCHEMA_CHARS = 32_768
+"""Of property names and enum values, in all functions that may be called. The real limit is not published; this one is
+far above what recordings show to be accepted."""
+_TOO_MANY_STATES = (
+    "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
+    "are schemas with lots of text (for example, very long property or enum names)"
+)
+_RANGES = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "candidate_count": (1, 8)}
 _BESIDE_CACHE = {
     Api.DEVELOPER: "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
     "tool_config. Proposed fix: move those values to CachedContent from GenerateContent request.",
@@ -45,48 +76,35 @@ def _check_request(request: GenerateContentRequest, rules: ModelRules, *, is_str
     contents, tools = request.contents or (), request.tools or ()
     config = request.generation_config or GenerationConfig()
     check_each(contents, rules.api)
-    _check_system_instruction(request, rules)
-    _check_ranges(config, rules, is_streaming=is_streaming)
+    if request.system_instruction is not None and not rules.capabilities.system_instruction:
+        raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
+    _check_config(config, rules, is_streaming=is_streaming)
     _check_thinking(config.thinking_config or ThinkingConfig(), rules)
-    _check_output(config, rules)
-    _check_cached_content(request, rules)
+    if request.cached_content is not None:
+        if not rules.capabilities.explicit_cache:
+            raise invalid(f"CachedContent is not supported for models/{rules.name}")
+        if request.system_instruction is not None or tools or request.tool_config is not None:
+            raise invalid(_BESIDE_CACHE[rules.api])
     check_declarations(tools, rules)
-    check_tools(tools, request.tool_config or ToolConfig(), rules, is_streaming=is_streaming)
+    _check_tools(tools, request.tool_config or ToolConfig(), rules, is_streaming=is_streaming)
     rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions
     if rejects_functions and (has_calls(contents) or declarations_in(tools)):
         raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
 
 
-def _check_system_instruction(request: GenerateContentRequest, rules: ModelRules) -> None:
-    instruction = request.system_instruction
-    if instruction is None:
-        return
-    if not rules.capabilities.system_instruction:
-        raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
-    if not instruction.parts:
-        raise invalid_fields([("system_instruction.parts", "parts must not be empty.")], rules.api)
-
-
-def _check_ranges(config: GenerationConfig, rules: ModelRules, *, is_streaming: bool) -> None:
-    api, count = rules.api, config.candidate_count or 1
-    if not 0 <= (config.temperature or 0) <= 2:
-        if api is Api.VERTEX:
-            raise _out_of_range("temperature", f"{config.temperature:g}", "from 0 (inclusive) to 2.0001 (exclusive)")
-        raise _invalid_config("temperature", "temperature must be in the range [0.0, 2.0].", api)
-    if not 0 <= (config.top_p or 0) <= 1:
-        raise _invalid_config("top_p", "top_p must be in the range [0.0, 1.0].", api)
-    if config.top_k is not None and config.top_k % 1 and api is Api.DEVELOPER:
-        raise invalid(f"Invalid value at 'generation_config.top_k' (TYPE_INT32), {config.top_k}")
-    if (config.max_output_tokens or 0) < 0:
-        raise _invalid_config("max_output_tokens", "max_output_tokens must be positive.", api)
-    if not 1 <= count <= 8:
-        if api is Api.VERTEX:
-            raise _out_of_range("candidateCount", str(count), "from 1 (inclusive) to 9 (exclusive)")
-        raise _invalid_config("candidate_count", "candidate_count must be in the range [1, 8].", api)
-    if count > 1 and is_streaming:
-        entered = f"Unable to submit request because candidateCount must be 1 but the entered value was {count}."
-        raise invalid(entered if api is Api.VERTEX else "Only one candidate can be specified")
-    if count > rules.max_candidates:
+def _check_config(config: GenerationConfig, rules: ModelRules, *, is_streaming: bool) -> None:
+    errors = []
+    for name, (low, high) in _RANGES.items():
+        value = getattr(config, name)
+        if value is not None and not low <= value <= high:
+            errors.append((f"generation_config.{name}", f"{name} must be in the range [{low}, {high}]."))
+    if config.response_schema is not None:
+        if is_set(config.response_json_schema):
+            errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
+        errors += schema_errors(config.response_schema, "generation_config.response_schema", rules.api)
+    if errors:
+        raise invalid_fields(errors, rules.api)
+    if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
         raise invalid("Multiple candidates is not enabled for this model")
 
 
@@ -101,46 +119,8 @@ def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
         raise invalid("You can only set only one of thinking budget and thinking level.")
     if not levels:
         raise invalid("Thinking level is not supported for this model.")
-    if isinstance(level, str) and level.lower() not in levels:
-        raise invalid(
-            f"Thinking level {level} is not supported for this model. Please retry with other thinking level."
-        )
-
-
-def _check_output(config: GenerationConfig, rules: ModelRules) -> None:
-    api = rules.api
-    if config.response_mime_type and config.response_mime_type not in _MIME_TYPES:
-        allowed = ", ".join(f"`{mime_type}`" for mime_type in _MIME_TYPES)
-        raise _invalid_config("response_mime_type", f"allowed mimetypes are {allowed}.", api)
-    if config.response_schema is None:
-        return
-    if is_set(config.response_json_schema):
-        raise _invalid_config("response_json_schema", "must not be set when response_schema is set", api)
-    errors = list(schema_errors(config.response_schema, "generation_config.response_schema", api))
-    if errors:
-        raise invalid_fields(errors, api)
-
-
-def _check_cached_content(request: GenerateContentRequest, rules: ModelRules) -> None:
-    if request.cached_content is None:
-        return
-    if not rules.capabilities.explicit_cache:
-        raise invalid(f"CachedContent is not supported for models/{rules.name}")
-    if request.system_instruction is not None or request.tools or request.tool_config is not None:
-        raise invalid(_BESIDE_CACHE[rules.api])
-    if "cachedContents/" not in request.cached_content:
-        raise invalid(f"Invalid CachedContent name: {request.cached_content}.")
-
-
-def _invalid_config(name: str, message: str, api: Api) -> ApiError:
-    return invalid_fields([(f"generation_config.{name}", message)], api)
-
-
-def _out_of_range(name: str, value: str, supported: str) -> ApiError:
-    return invalid(
-        f"Unable to submit request because it has a {name} value of {value} but the supported range is {supported}. "
-        "Update the value and try again."
-    )
+    if str(level).lower() not in levels:
+        raise invalid(f"Thinking level {level} is not supported for this model.")
 
 
 def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
@@ -154,8 +134,134 @@ def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
     tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
     if counted.tools:
         tokens += len(msgspec.json.encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
-    document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
-    if rules.api is Api.VERTEX:
-        texts = [part.text or "" for content in contents for part in content.parts or ()]
-        document["totalBillableCharacters"] = sum(map(len, texts))
-    return document
+    return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
+
+
+def check_declarations(tools: Sequence[Tool], rules: ModelRules) -> None:
+    api = rules.api
+    declared = [
+        (f"tools[{index}].function_declarations[{at}]", declaration)
+        for index, tool in enumerate(tools)
+        for at, declaration in enumerate(tool.function_declarations or ())
+    ]
+    if declared and not rules.capabilities.functions:
+        raise invalid(f"Function calling is not enabled for models/{rules.name}")
+    if len(declared) > _MAX_DECLARATIONS:
+        raise invalid(f"At most {_MAX_DECLARATIONS} function declarations can be specified.")
+    errors = [error for path, declaration in declared for error in _declaration_errors(declaration, path, api)]
+    if errors:
+        raise invalid_fields(errors, api)
+    for name, count in Counter(declaration.name for _, declaration in declared).items():
+        if count > 1:
+            raise invalid(f"Duplicate function declaration found: {name}")
+
+
+def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
+    return [declaration for tool in tools or () for declaration in tool.function_declarations or ()]
+
+
+def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -> Iterator[tuple[str, str]]:
+    if not FUNCTION_NAME.fullmatch(declaration.name or "") or len(declaration.name or "") > MAX_NAME_CHARS:
+        yield f"{path}.name", _INVALID_NAME
+    for name, schema, json_schema in (
+        ("parameters", declaration.parameters, declaration.parameters_json_schema),
+        ("response", declaration.response, declaration.response_json_schema),
+    ):
+        if is_set(json_schema) and schema is not None:
+            yield f"{path}.{name}_json_schema", f"must not be set when {name} is set"
+        if is_set(json_schema) and not isinstance(json_schema, dict):
+            yield f"{path}.{name}_json_schema", "must be a JSON object"
+        if schema is not None:
+            yield from schema_errors(schema, f"{path}.{name}", api)
+    parameters = declaration.parameters or Schema()
+    for name in parameters.properties or ():
+        if not _PARAMETER.fullmatch(name):
+            yield f"{path}.parameters.properties[{name[:80]}]", _INVALID_PARAMETER
+    if declaration.behavior not in _DEFAULT_BEHAVIORS:
+        yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
+
+
+def is_set(value: Any) -> bool:
+    return value is not UNSET and value is not None
+
+
+def parameters_of(declaration: FunctionDeclaration) -> Any:
+    """Return the schema of the parameters, in whichever of the two fields it is; None if there is none."""
+    return schema_of(declaration.parameters, declaration.parameters_json_schema)
+
+
+def schema_of(schema: Schema | None, json_schema: Any) -> Any:
+    return json_schema if is_set(json_schema) else to_plain(schema)
+
+
+def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
+    """Yield the errors of a schema in the API's subset of OpenAPI. Unknown keywords are found when it is read."""
+    if schema.type == "ARRAY" and schema.items is None:
+        yield f"{path}.items", "missing field."
+    if schema.enum and schema.type not in ("STRING", None):
+        yield f"{path}.enum", "only allowed for STRING type"
+    for at, word in enumerate(schema.enum or ()):
+        if not word:
+            yield f"{path}.enum[{at}]", "cannot be empty"
+    if schema.type == "STRING" and schema.format not in _STRING_FORMATS and api is Api.DEVELOPER:
+        yield f"{path}.format", "only 'enum' and 'date-time' are supported for STRING type"
+    properties = schema.properties or {}
+    for at, name in enumerate(schema.required or ()):
+        if name not in properties:
+            yield f"{path}.required[{at}]", "property is not defined"
+    for name, inner in properties.items():
+        yield from schema_errors(inner, f"{path}.properties[{name}]", api)
+    if schema.items is not None:
+        yield from schema_errors(schema.items, f"{path}.items", api)
+    for at, inner in enumerate(schema.any_of or ()):
+        yield from schema_errors(inner, f"{path}.any_of[{at}]", api)
+
+
+def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
+    """Check tools of different kinds together, and the config."""
+    names = [declaration.name for declaration in declarations_in(tools)]
+    calling = config.function_calling_config or FunctionCallingConfig()
+    shows_calls = config.include_server_side_tool_invocations is True
+    if shows_calls and not rules.capabilities.server_side_calls:
+        raise invalid(f"Tool call context circulation is not enabled for models/{rules.name}")
+    if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
+        if not rules.capabilities.builtin_with_functions:
+            raise invalid("Tool use with function calling is unsupported")
+        if rules.capabilities.server_side_calls and not shows_calls:
+            raise invalid(
+                "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
+                "calling."
+            )
+        if shows_calls and calling.mode == "AUTO":
+            raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
+    if rules.capabilities.functions:  # other models ignore the config
+        _check_calling(calling, names)
+    _check_schema_size(tools, calling)
+    if calling.stream_function_call_arguments and not (is_streaming and rules.capabilities.streamed_arguments):
+        raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
+
+
+def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None]) -> None:
+    is_forced = calling.mode in ("ANY", "VALIDATED")
+    if is_forced and not names:
+        raise invalid("Function calling config is set without function_declarations.")
+    for name in calling.allowed_function_names or ():
+        if not is_forced:
+            raise invalid("allowed_function_names should be set only when function calling mode is ANY or VALIDATED.")
+        if name not in names:
+            path = "tool_config.function_calling_config.allowed_function_names"
+            raise invalid(f"* GenerateContentRequest.{path}: function `{name}` is not declared in tools.")
+
+
+def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) -> None:
+    """Check the schemas of calls that must be valid: the API compiles them to a constraint of limited size."""
+    if calling.mode not in ("ANY", "VALIDATED"):
+        return
+    allowed = calling.allowed_function_names
+    declared = [item for item in declarations_in(tools) if not allowed or item.name in allowed]
+    try:
+        nodes = [node for item in declared for node in SchemaTree(parameters_of(item)).nodes]
+    except SchemaError as error:  # too many values
+        raise invalid(_TOO_MANY_STATES) from error
+    if sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ()))) > _MAX_SCHEMA_CHARS:
+        raise invalid(_TOO_MANY_STATES)

@@ -1,15 +1,15 @@
 """Rules for contents: their parts, the order of calls and results, thought signatures, and files in results."""
 
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
-from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
+from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import MAX_TOKENS, ModelRules
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api
@@ -19,32 +19,17 @@ from midspan.providers.gemini.wire import Content, FunctionCall, FunctionRespons
 CALL_TOKENS = 8
 _FILE_TOKENS = 258
 _ROLES = ("user", "model", "function", "tool")
-_UNSUPPORTED_FILES = ("application/vnd.", "application/msword", "application/zip", "application/octet-stream")
 _DATA_FIELDS = (
     *("text", "inline_data", "file_data", "function_call", "function_response", "executable_code"),
     *("code_execution_result", "tool_call", "tool_response"),
 )
-_NO_CONTENTS = {
-    Api.DEVELOPER: "* GenerateContentRequest.contents: contents is not specified\n",
-    Api.VERTEX: "Unable to submit request because at least one contents field is required. Learn more: "
-    "https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini",
-}
-_NO_PARTS = (
-    "Unable to submit request because it must include at least one parts field, which describes the prompt input. "
-    "Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
-)
 _NO_DATA = "required oneof field 'data' must have one initialized field"
+_ENSURE = "Please ensure that"
+_CALL_ORDER = "function call turn comes immediately after a user turn or after a function response turn."
 _WRONG_COUNT = (
-    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-    "function call turn."
+    f"{_ENSURE} the number of function response parts is equal to the number of function call parts of the function "
+    "call turn."
 )
-_CALLS_OUT_OF_ORDER = (
-    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
-)
-_RESULTS_OUT_OF_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
-_MODEL_LAST = "Requests ending with a model turn are not supported."
-_WRONG_ID = "functionResponse.id does not match functionCall.id"
-_WRONG_NAME = "functionResponse.name does not match functionCall.name"
 
 _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
@@ -65,8 +50,7 @@ def check_each(contents: Sequence[Content], api: Api) -> None:
         path = f"contents[{index}].parts"
         if not content.parts and (content.parts is not None or content.role != "model"):
             # A model turn without parts is accepted, because empty answers come without parts.
-            no_parts = invalid_fields([(path, "contents.parts must not be empty.")], api)
-            raise invalid(_NO_PARTS) if api is Api.VERTEX else no_parts
+            raise invalid_fields([(path, "contents.parts must not be empty.")], api)
         if content.role and content.role not in _ROLES:
             raise invalid("Please use a valid role: user, model.")
         parts = [(f"{path}[{at}]", part) for at, part in enumerate(content.parts or ())]
@@ -89,13 +73,11 @@ def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
         raise invalid(f"Invalid value at '{path}' (oneof), {reason}")
     if not data and part.video_metadata is None and part.thought_signature is None:
         yield f"{path}.data", _NO_DATA
-    call, result, file = part.function_call, part.function_response, part.inline_data or part.file_data
+    call, result = part.function_call, part.function_response
     if call is not None and not call.name and call.partial_args is None and call.will_continue is None:
         yield f"{path}.function_call.name", "Name cannot be empty."
     if result is not None and not result.name:
         yield f"{path}.function_response.name", "Name cannot be empty."
-    if file is not None and (file.mime_type or "").startswith(_UNSUPPORTED_FILES):
-        raise invalid(f"Unsupported MIME type: {file.mime_type}")
 
 
 def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_signatures: bool = False) -> None:
@@ -111,7 +93,7 @@ def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_sig
 
 def check_size(contents: Sequence[Content], api: Api) -> None:
     if not contents:
-        raise invalid(_NO_CONTENTS[api])
+        raise invalid_fields([("contents", "contents is not specified")], api)
     tokens = count_tokens(contents)
     if tokens > MAX_TOKENS:
         raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MAX_TOKENS}).")
@@ -177,74 +159,66 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
             if rules.checks_ids:
                 _check_ids(unanswered, turn.results)
         elif unanswered is None and turn.results and not turn.is_model:
-            raise invalid(_RESULTS_OUT_OF_ORDER)
+            raise invalid(f"{_ENSURE} function response turn comes immediately after a function call turn.")
         if turn.calls and is_after_model:
-            raise invalid(_CALLS_OUT_OF_ORDER)
+            raise invalid(f"{_ENSURE} {_CALL_ORDER}")
         unanswered = turn if turn.open_calls > 0 else None
         is_after_model = turn.is_model
     if unanswered is not None:
         raise invalid(_WRONG_COUNT)
     if is_after_model and not rules.accepts_prefill:
-        raise invalid(_MODEL_LAST)
+        raise invalid("Requests ending with a model turn are not supported.")
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
-    """Check that each result, also of tools that the server runs, belongs to a different call: by id, else by name."""
-    ids = [call.id for call in called.calls if call.id]
-    if len(set(ids)) < len(ids):
-        raise invalid(_WRONG_ID)
-    open_calls = list(called.calls)
-    # Results with an id come first, so that the others are matched with what is left.
-    for result in sorted((*called.results, *results), key=lambda result: not result.id):
-        matching = [call for call in open_calls if call.id == result.id] if result.id else open_calls
-        if not matching:
-            raise invalid(_WRONG_ID)
-        call = next((call for call in matching if call.name == result.name), None)
-        if call is None:
-            raise invalid(_WRONG_NAME)
-        open_calls.remove(call)
+    """Check that each result, also of tools that the server runs, belongs to a call of its own."""
+    answers = (*called.results, *results)
+    call_ids, result_ids = [[item.id for item in items if item.id] for items in (called.calls, answers)]
+    has_repeated = len(set(call_ids)) < len(call_ids) or len(set(result_ids)) < len(result_ids)
+    if has_repeated or not set(result_ids) <= set(call_ids):
+        raise invalid("functionResponse.id does not match functionCall.id")
+    names = {call.id: call.name for call in called.calls}
+    has_wrong_name = any(result.id and result.name != names[result.id] for result in answers)
+    if has_wrong_name or Counter(call.name for call in called.calls) != Counter(result.name for result in answers):
+        raise invalid("functionResponse.name does not match functionCall.name")
 
 
 def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict: bool) -> None:
     """Check the signatures on calls, and that each step of the current turn has one on its first call."""
-    start = _start_of_current_turn(contents) if rules.requires_signatures else len(contents)
+    questions = [index for index, content in enumerate(contents) if _is_question(content)]
     for index, content in enumerate(contents):
         signed = [(part.function_call, part.thought_signature) for part in content.parts or () if part.function_call]
         for at, (call, signature) in enumerate(signed):
-            error = signature_error(signature, call, is_first=at == 0, strict=strict) if signature else None
+            error = _signature_error(signature, call, is_first=at == 0, strict=strict) if signature else None
             if error is not None:
                 raise invalid(error)
-        if index >= start and _turn_of(content).open_calls > 0 and not signed[0][1]:
-            raise _missing_signature(signed[0][0], index)
-
-
-def _start_of_current_turn(contents: Sequence[Content]) -> int:
-    """Return the index after the last content in which the user wrote something that is not a result."""
-    starts = [index + 1 for index, content in enumerate(contents) if _is_question(content)]
-    return starts[-1] if starts else 0
+        is_current = rules.requires_signatures and (not questions or index > questions[-1])
+        if is_current and _turn_of(content).open_calls > 0 and not signed[0][1]:
+            raise invalid(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
+                f"data, function call `default_api:{signed[0][0].name}` , position {index + 1}. Please refer to "
+                "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+            )
 
 
 def _is_question(content: Content) -> bool:
+    """Whether the user wrote something that is not a result."""
     turn = _turn_of(content)
     return not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ())
 
 
-def _missing_signature(call: FunctionCall, index: int) -> ApiError:
-    return invalid(
-        "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-        "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
-        f"call `default_api:{call.name}` , position {index + 1}. Please refer to "
-        "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
-    )
-
-
-def sign(name: str, nonce: int, args: dict[str, Any] | None = None) -> str:
+def sign(name: str, nonce: int) -> str:
     """Create the signature of a call, or of text if the name is empty."""
     data = _PREFIX + nonce.to_bytes(_NONCE_SIZE, "big")
-    return b64encode(data + _tag(data, name, args)).decode()
+    return b64encode(data + _tag(data, name)).decode()
 
 
-def signature_error(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> str | None:
+def _tag(data: bytes, name: str) -> bytes:
+    return blake2b(data + name.encode(), digest_size=_TAG_SIZE).digest()
+
+
+def _signature_error(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> str | None:
     """Return what is wrong with the signature of a call; `is_first` says whether it is the first of its content.
 
     Signatures of other servers cannot be verified; `strict` rejects them.
@@ -257,29 +231,7 @@ def signature_error(signature: str, call: FunctionCall, *, is_first: bool, stric
     if len(tag) != _TAG_SIZE:
         return "Corrupted thought signature."
     # Only the first of parallel calls is signed.
-    return None if is_first and tag == _tag(signed, call.name or "", call.args) else _INVALID
-
-
-def _tag(data: bytes, name: str, args: dict[str, Any] | None) -> bytes:
-    signed = b"%b%d:%b" % (data, len(name), name.encode())
-    if args:
-        signed += msgspec.json.encode(_canonical(args), order="sorted")
-    return blake2b(signed, digest_size=_TAG_SIZE).digest()
-
-
-def _canonical(value: Any) -> Any:
-    """Return the same value for all ways in which clients write it: 3 and 3.0 are equal, a null may be left out."""
-    if isinstance(value, dict):
-        members = {key: _canonical(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in members.items() if inner is not None}
-    if isinstance(value, list | tuple):
-        return [_canonical(inner) for inner in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(value) + 0.0  # -0.0 becomes 0.0
-        except OverflowError:
-            return str(value)
-    return value
+    return None if is_first and tag == _tag(signed, call.name or "") else _INVALID
 
 
 def _check_files(result: FunctionResponse, path: str, rules: ModelRules) -> None:
@@ -288,22 +240,9 @@ def _check_files(result: FunctionResponse, path: str, rules: ModelRules) -> None
             "Unable to submit request because `function_response.parts` is not supported for this model. Learn more: "
             "https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling"
         )
-    names = set()
     for at, part in enumerate(result.parts or ()):
-        file = part.inline_data or part.file_data
-        if file is None:
-            raise invalid(f"* GenerateContentRequest.{path}.parts[{at}].data: {_NO_DATA}\n")
-        names.add(file.display_name)
-    for name in _references(result.response):
-        # The Developer API does not find a display name even if there is one.
-        if rules.api is Api.DEVELOPER or name not in names:
-            raise invalid(f"The $ref `{name}` in {path}.response does not match to a display_name of its parts.")
-
-
-def _references(value: Any) -> Iterator[str]:
-    match value:
-        case {"$ref": str(name)} if len(value) == 1:
-            yield name
-        case dict() | list():
-            for inner in value.values() if isinstance(value, dict) else value:
-                yield from _references(inner)
+        if part.inline_data is None and part.file_data is None:
+            raise invalid_fields([(f"{path}.parts[{at}].data", _NO_DATA)], rules.api)
+    # The Developer API does not find a display name even if there is one.
+    if rules.api is Api.DEVELOPER and b'"$ref":' in msgspec.json.encode(result.response):
+        raise invalid(f"The $ref in {path}.response does not match to a display_name of its parts.")

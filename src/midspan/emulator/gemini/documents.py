@@ -1,53 +1,103 @@
-"""Frames an answer: as the JSON documents of a response, with ids, signatures and token counts, and as bytes."""
+"""From an answer to the bytes of a response: the tool choice is applied, ids, signatures and token counts are added."""
 
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.tree import SchemaNode
 from midspan._types.texts import estimate_tokens
+from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
-from midspan.emulator.gemini.conversation import Answer, Conversation
 from midspan.emulator.gemini.route import Route
-from midspan.emulator.http import EVENT_STREAM, JSON, LAST_CHUNK, Reply, Step, Wait, chunk, head
+from midspan.emulator.gemini.script import Answer, Conversation, call
+from midspan.emulator.http import JSON, Reply, Step, Wait, chunk, head
+from midspan.providers.gemini.wire import FunctionDeclaration
 
 Document = dict[str, Any]
+_MAX_DEPTH = 16
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
 encode = msgspec.json.Encoder().encode
 
 
-class Numbering:
-    """Creates ids and signatures that differ within a server and repeat with the next one."""
+def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
+    """Return the answer that the function calling config of the request allows."""
+    if answer.documents:
+        return answer
+    if not conversation.thinking_config.include_thoughts:
+        answer = replace(answer, parts=tuple(part for part in answer.parts if not part.get("thought")))
+    mode = conversation.calling_config.mode
+    called = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
+    allowed = _allowed_functions(conversation)
+    is_allowed = all(name in allowed for name in called)
+    if mode == "NONE" or (mode == "VALIDATED" and allowed and not is_allowed):
+        others = tuple(part for part in answer.parts if "functionCall" not in part)
+        return replace(answer, parts=others or ({"text": "No function may be called here."},)) if called else answer
+    if mode == "ANY" and allowed:
+        forced = _forced_call(next(iter(allowed.values())))
+        return answer if called and is_allowed else replace(answer, parts=(forced,), finish_reason="STOP")
+    if called and not conversation.request.tools:
+        return Answer(
+            finish_reason="UNEXPECTED_TOOL_CALL", finish_message="Model tried to call an undeclared function."
+        )
+    return answer
 
-    def __init__(self) -> None:
-        self._next = count(1).__next__
 
-    def response_id(self) -> str:
-        return f"midspan{self._next():015d}"
-
-    def call_id(self) -> str:
-        return f"{self._next() * 2_654_435_761 % 2**32:08x}"
-
-    def signature(self, name: str, args: dict[str, Any] | None = None) -> str:
-        return sign(name, self._next(), args)
+def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclaration]:
+    declared = {declaration.name or "": declaration for declaration in declarations_in(conversation.request.tools)}
+    names = conversation.calling_config.allowed_function_names
+    return {name: declared[name] for name in names if name in declared} if names else declared
 
 
-def documents_of(answer: Answer, conversation: Conversation, route: Route, numbering: Numbering) -> list[Document]:
-    """Return the response as one document, or as one per chunk if it is streamed."""
+def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
+    schema = parameters_of(declaration)
+    arguments = _sample(normalize_tree(schema).root) if schema else {}
+    return call(declaration.name or "", **(arguments if isinstance(arguments, dict) else {}))
+
+
+def _sample(node: SchemaNode, depth: int = 0) -> Any:
+    """Return a value of a schema."""
+    schema = {keyword: value for part in node.conjuncts for keyword, value in part.schema.items()}
+    options = [option for part in node.conjuncts for option in part.options or ()]
+    variants = [variant for part in node.conjuncts for variant in part.variants]
+    if "default" in schema or options:
+        return schema.get("default", next(iter(options), None))
+    if variants and depth < _MAX_DEPTH:
+        return _sample(variants[0], depth + 1)
+    if "object" in node.types and depth < _MAX_DEPTH:
+        properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
+        required = [name for part in node.conjuncts for name in part.schema.get("required", ())]
+        return {name: _sample(properties[name], depth + 1) for name in required if name in properties}
+    if "array" in node.types and depth < _MAX_DEPTH:
+        return [_sample(node.item(at), depth + 1) for at in range(schema.get("minItems", 0))]
+    if "string" in node.types:
+        return "text".ljust(schema.get("minLength", 0), "t")
+    if "integer" in node.types or "number" in node.types:
+        return schema.get("minimum", schema.get("maximum", schema.get("exclusiveMinimum", 0) + 1))
+    return True if "boolean" in node.types else None
+
+
+def documents_of(
+    answer: Answer, conversation: Conversation, route: Route, next_number: Callable[[], int]
+) -> list[Document]:
+    """Return the response as one document, or as one per chunk if it is streamed.
+
+    The numbers make ids and signatures differ.
+    """
     if answer.documents:
         return list(answer.documents)
-    rest = {"modelVersion": conversation.model, "responseId": numbering.response_id()}
-    if answer.blocked is not None:
-        usage = _usage(answer, conversation, 0)
-        return [{"promptFeedback": {"blockReason": answer.blocked}, "usageMetadata": usage, **rest}]
-    last = _last_fields(answer)
+    rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
+    fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
+    last = {name: value for name, value in fields.items() if value is not None} | answer.extra
     if route.is_streaming:
-        *chunks, final = _chunks(_parts(answer, conversation, numbering), answer.chunks)
+        *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)
         groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
     else:
         amount = conversation.generation_config.candidate_count or 1
-        groups = [[_candidate(_parts(answer, conversation, numbering), at) | last for at in range(amount)]]
+        groups = [[_candidate(_parts(answer, conversation, next_number), at) | last for at in range(amount)]]
     documents = []
     tokens = 0
     for candidates in groups:
@@ -56,35 +106,29 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
     return documents
 
 
-def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> list[Document]:
+def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[], int]) -> list[Document]:
     """Return the parts with the ids and signatures that the model sends."""
     rules = conversation.rules
     thinks = bool(conversation.functions) and conversation.thinking_config.thinking_budget != 0
     signs = rules.sends_signatures and (rules.requires_signatures or thinks)
     parts: list[Document] = []
     for part in answer.parts:
-        call = part.get("functionCall")
+        called = part.get("functionCall")
         framed = dict(part)
-        if call is not None:
-            if rules.sends_ids and not call.get("id"):
-                framed["functionCall"] = {"id": numbering.call_id(), **call}
+        if called is not None:
+            if rules.sends_ids and not called.get("id"):
+                framed["functionCall"] = {"id": f"{next_number() * 2_654_435_761 % 2**32:08x}", **called}
             if signs and "thoughtSignature" not in part:
-                framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
+                framed["thoughtSignature"] = sign(str(called.get("name", "")), next_number())
             signs = False  # only the first of parallel calls is signed
         parts.append(framed)
     if signs and rules.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
-        parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
+        parts[-1] = {"thoughtSignature": sign("", next_number()), **parts[-1]}
     return parts
 
 
 def _candidate(parts: list[Document], index: int) -> Document:
     return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
-
-
-def _last_fields(answer: Answer) -> Document:
-    """Return the fields of a candidate that are in its last chunk."""
-    fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
-    return {name: value for name, value in fields.items() if value is not None} | answer.extra
 
 
 def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:
@@ -144,5 +188,5 @@ def reply_of(steps: list[Step], size: int, answer: Answer, route: Route) -> Repl
     if answer.gap_seconds:
         steps = [item for step in steps for item in (step, Wait(answer.gap_seconds))][:-1]
     chunks: list[Step] = [chunk(step) if isinstance(step, bytes) else step for step in steps]
-    content_type = EVENT_STREAM if route.is_sse else JSON
-    return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]
+    content_type = "text/event-stream" if route.is_sse else JSON
+    return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, chunk(b"")]

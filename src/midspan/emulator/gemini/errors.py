@@ -11,7 +11,6 @@ from midspan.providers.gemini.errors import RPC_STATUSES
 STATUS_NAMES = {
     **{http_status: name for name, (_, http_status) in RPC_STATUSES.items()},
     400: "INVALID_ARGUMENT",
-    413: "INVALID_ARGUMENT",
     500: "INTERNAL",
     502: "UNAVAILABLE",
 }
@@ -22,16 +21,16 @@ DETAIL_TYPE = "type.googleapis.com/google.rpc."
 class ApiError(Exception):
     """An error response of the API."""
 
-    def __init__(self, code: int, message: str, *, details: Sequence[Any] = ()) -> None:
+    def __init__(self, code: int, message: str, details: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.details = tuple(details)
+        self.details = details
 
     def body(self) -> bytes:
         error: dict[str, Any] = {"code": self.code, "message": self.message, "status": STATUS_NAMES[self.code]}
         if self.details:
-            error["details"] = list(self.details)
+            error["details"] = self.details
         return msgspec.json.format(msgspec.json.encode({"error": error}), indent=2) + b"\n"
 
 
@@ -49,9 +48,15 @@ def invalid_fields(errors: Sequence[tuple[str, str]], api: Api) -> ApiError:
 
 
 def invalid_json(violations: Sequence[tuple[str, str]]) -> ApiError:
-    """The JSON does not describe a request: for each violation its path, if any, and a message."""
-    listed = [
-        {"field": path, "description": message} if path else {"description": message} for path, message in violations
-    ]
+    """The JSON does not describe a request: for each violation its path and a message."""
+    listed = [{"field": path, "description": message} for path, message in violations]
     details = [{"@type": f"{DETAIL_TYPE}BadRequest", "fieldViolations": listed}]
-    return ApiError(400, "\n".join(message for _, message in violations), details=details)
+    return ApiError(400, "\n".join(message for _, message in violations), details)
+
+
+def error_page(status: int) -> bytes:
+    """The HTML with which a front end answers, instead of the API."""
+    return (
+        f"<!DOCTYPE html>\n<html lang=en>\n<title>Error {status}!!1</title>\n"
+        f"<p><b>{status}.</b> <ins>That is an error.</ins>\n"
+    ).encode()

@@ -1,58 +1,44 @@
 """LocalGemini, the server that users enter: its endpoints check requests, ask the source and inject faults."""
 
 import logging
-from collections import Counter, deque
+from base64 import b64decode
+from collections import deque
 from collections.abc import Sequence
 from inspect import isawaitable
+from itertools import count
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock, SystemClock
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import check, count_request_tokens
 from midspan.emulator.gemini.contents import count_tokens
-from midspan.emulator.gemini.conversation import Answer, Conversation, to_answer
-from midspan.emulator.gemini.documents import Numbering, documents_of, encode, frames_of, reply_of
-from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.faults import Fault, FaultKind, FaultPlan, PlanLike, PlanProgress, split_for_continuation
+from midspan.emulator.gemini.documents import apply_tool_choice, documents_of, encode, frames_of, reply_of
+from midspan.emulator.gemini.errors import ApiError, error_page, invalid
+from midspan.emulator.gemini.faults import Fault, FaultPlan, PlanProgress
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
-from midspan.emulator.gemini.script import source_of
-from midspan.emulator.gemini.tool_choice import apply_tool_choice
+from midspan.emulator.gemini.script import Answer, Conversation, source_of, to_answer
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
 from midspan.providers.provider import Provider
 
-_MAX_CONTINUATIONS = 1_000
 _MAX_LOG_ENTRIES = 256
 _MAX_LOGGED_BYTES = 65_536
-_NOT_FOUND = b"<!DOCTYPE html>\n<title>Error 404 (Not Found)!!1</title>\n<p><b>404.</b> <ins>That is an error.</ins>\n"
 
 _log = logging.getLogger("midspan.emulator")
-
-
-class Report(Struct, frozen=True):
-    """Counts since the server was created or cleared."""
-
-    requests: int
-    answered: int
-    errors: dict[int, int]
-    """By status."""
-    faults: dict[str, int]
-    """By kind."""
-    open_connections: int
 
 
 class LocalGemini(HttpServer):
     """A local server with the Gemini API, as strict as the real one.
 
-    `with` runs it in a thread of its own, `async with` in the running event loop.
+    `with` runs it in a thread, `async with` in the running event loop.
 
     - `script`: answers, as a list, a function of the conversation, a Script or the path of a TOML file; `model`: a
       provider that answers instead. Without both, the server repeats what the user wrote.
-    - `faults`: the fault plan of all requests to `url`.
+    - `faults`: the fault plan of all requests to `url`, also as text.
     - `api_key`: the only valid key; by default any key is valid.
     - `models`: the only models; by default those of the real API, with `retired_models` also those that were shut down.
     - `strict_signatures`: reject thought signatures of other servers.
@@ -64,7 +50,7 @@ class LocalGemini(HttpServer):
         script: Any = None,
         *,
         model: Provider | None = None,
-        faults: PlanLike = None,
+        faults: FaultPlan | str | None = None,
         api_key: str | None = None,
         models: Sequence[str] | None = None,
         retired_models: bool = False,
@@ -75,63 +61,31 @@ class LocalGemini(HttpServer):
     ) -> None:
         clock = SystemClock() if clock is None else clock
         super().__init__(self._handle, host=host, port=port, clock=clock)
+        self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
+        """The last requests; the end of a large body is missing."""
+        self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
+        """The last errors that were sent, without injected ones."""
         self._source = source_of(script, model)
         self._models = Models(models, retired=retired_models)
         self._caches = Caches(clock, self._models)
         self._api_key = api_key
         self._strict_signatures = strict_signatures
-        self._numbering = Numbering()
-        self._continuations: dict[str, Answer] = {}
+        self._next_number = count(1).__next__
         self._plans = [PlanProgress(faults)]
-        """The plan of all requests, then those of single URLs."""
-        self.clear()
+        """The plan of `url`, then those of other URLs."""
 
-    def clear(self) -> None:
-        """Forget all requests and errors, and set the counts to zero."""
-        self._requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
-        self._errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
-        self._received = self._answered = 0
-        self._error_counts: Counter[int] = Counter()
-        self._fault_counts: Counter[str] = Counter()
-
-    def url_for(self, plan: PlanLike) -> str:
+    def url_for(self, plan: FaultPlan | str) -> str:
         """Return another base URL, whose requests have this fault plan: one for each conversation, for example."""
         self._plans.append(PlanProgress(plan))
         return f"{self.url}/~{len(self._plans) - 1}"
 
     @property
-    def plan(self) -> FaultPlan:
-        """The fault plan of all requests to `url`. Setting it starts the count of requests again."""
-        return self._plans[0].plan
-
-    @plan.setter
-    def plan(self, plan: PlanLike) -> None:
-        self._plans[0] = PlanProgress(plan)
-
-    @property
     def injected(self) -> tuple[Fault, ...]:
-        """The faults of `plan` that have been injected."""
+        """The faults that requests to `url` have met."""
         return tuple(self._plans[0].injected)
 
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        """The last requests, without those with large bodies."""
-        return tuple(self._requests)
-
-    @property
-    def errors(self) -> tuple[ApiError, ...]:
-        """The last errors that were sent, without injected ones."""
-        return tuple(self._errors)
-
-    def report(self) -> Report:
-        """Count requests, answers, errors, faults and open connections."""
-        counts = dict(self._error_counts), dict(self._fault_counts)
-        return Report(self._received, self._answered, *counts, self.open_connections)
-
     async def _handle(self, request: Request) -> Reply:
-        self._received += 1
-        if len(request.body) <= _MAX_LOGGED_BYTES:
-            self._requests.append(request)
+        self.requests.append(replace(request, body=request.body[:_MAX_LOGGED_BYTES]))
         _log.info("%s %s, %s bytes", request.method, request.target.partition("?")[0], f"{len(request.body):,}")
         try:
             return await self._reply(request)
@@ -141,20 +95,19 @@ class LocalGemini(HttpServer):
             return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
 
     def _error(self, error: ApiError) -> Reply:
-        self._error_counts[error.code] += 1
-        self._errors.append(error)
+        self.errors.append(error)
         _log.info("answered %d: %s", error.code, error)
         return reply(error.body(), error.code)
 
     async def _reply(self, request: Request) -> Reply:
         route = route_of(request.target)
-        if route is None:
-            return reply(_NOT_FOUND, 404, HTML)
-        check_credentials(request, route, self._api_key)
-        if request.method == "POST" and route.method in ("generateContent", "streamGenerateContent"):
-            return await self._generate(request, route)
-        document = self._document(request, route)
-        return reply(_NOT_FOUND, 404, HTML) if document is None else reply(encode(document))
+        document: dict[str, Any] | None = None
+        if route is not None:
+            check_credentials(request, route, self._api_key)
+            if request.method == "POST" and route.method in ("generateContent", "streamGenerateContent"):
+                return await self._generate(request, route)
+            document = self._document(request, route)
+        return reply(error_page(404), 404, HTML) if document is None else reply(encode(document))
 
     def _document(self, request: Request, route: Route) -> dict[str, Any] | None:
         """Answer a request without a model; None if the API has no such method."""
@@ -165,7 +118,7 @@ class LocalGemini(HttpServer):
                 self._models.require(route)
                 raise invalid(f"{method} is not supported by the emulator")
             case "GET", "models", None, None:
-                return self._models.page(route)
+                return self._models.list(route)
             case "GET", "models", str(name), None:
                 self._models.require(route)
                 return self._models.describe(name, route)
@@ -178,26 +131,17 @@ class LocalGemini(HttpServer):
             raise invalid(f"There is no fault plan {route.plan}; use the URL that url_for returns")
         plan = self._plans[route.plan]
         faults = plan.next(is_streaming=route.is_streaming)
-        replaced = faults.replace_reply()
-        if replaced is not None:
-            self._add_faults(plan, replaced[:1])
-            return replaced[1]
+        replacement = faults.replace_reply()
+        if replacement is not None:
+            plan.add_injected(faults)
+            return replacement
         conversation = self._conversation(request, route)
-        self._add_faults(plan, faults.faults)
+        plan.add_injected(faults)
         answer = apply_tool_choice(await self._answer(conversation), conversation)
         answer = faults.change_answer(answer)
-        if faults.has(FaultKind.CONTINUATION):
-            answer = self._first_half(answer)
-        documents = documents_of(answer, conversation, route, self._numbering)
-        self._answered += 1
+        documents = documents_of(answer, conversation, route, self._next_number)
         frames = frames_of(faults.change_documents(documents), route)
         return reply_of(faults.change_frames(frames), len(frames[0]), answer, route)
-
-    def _add_faults(self, plan: PlanProgress, faults: tuple[Fault, ...]) -> None:
-        plan.injected.extend(faults)
-        for fault in faults:
-            self._fault_counts[fault.kind.value] += 1
-            _log.info("injected %s", fault.kind.value)
 
     def _conversation(self, request: Request, route: Route) -> Conversation:
         rules, strict = self._models.require(route), self._strict_signatures
@@ -218,20 +162,12 @@ class LocalGemini(HttpServer):
     async def _answer(self, conversation: Conversation) -> Answer:
         token = conversation.request.continuation_token
         if token is not None:
-            if (key := standard_base64(token)) not in self._continuations:
-                raise invalid("Invalid continuation token.")
-            return self._continuations[key]
+            try:
+                return msgspec.json.decode(b64decode(standard_base64(token)), type=Answer)
+            except ValueError as error:
+                raise invalid("Invalid continuation token.") from error
         answer = self._source(conversation)
         return to_answer(await answer if isawaitable(answer) else answer)
-
-    def _first_half(self, answer: Answer) -> Answer:
-        """Return the first half of an answer, with a token for the second."""
-        first, second = split_for_continuation(answer)
-        token = self._numbering.signature("continuation")
-        self._continuations[standard_base64(token)] = second
-        if len(self._continuations) > _MAX_CONTINUATIONS:
-            del self._continuations[next(iter(self._continuations))]
-        return replace(first, extra={**first.extra, "continuationToken": token})
 
 
 class ScaledClock(SystemClock):

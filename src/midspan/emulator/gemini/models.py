@@ -37,7 +37,6 @@ _ALL = frozenset((*_CURRENT, *_RETIRED.split()))
 _ALIAS = re.compile(r"gemini-(flash|flash-lite|pro)-latest")
 _STABLE_VERSION = re.compile(r"-\d{3}$")
 _PREVIEW_VERSION = re.compile(r"-(?:latest|(?:preview|exp)(?:-\d\d-(?:\d\d|\d{4})|-\d{4})?)$")
-_PAGE_SIZE = 50
 MAX_TOKENS = 1_048_576
 
 
@@ -74,7 +73,6 @@ class ModelRules(Struct, frozen=True, kw_only=True):
     rejects_thinking: bool
     """A thinking config is an error."""
     max_candidates: int
-    max_declarations: int = 512
 
     @property
     def api(self) -> Api:
@@ -111,23 +109,19 @@ class Models:
     """The models of one server: those of the real API, or only the given ones."""
 
     def __init__(self, names: Sequence[str] | None = None, *, retired: bool = False) -> None:
-        given = [names] if isinstance(names, str) else names
-        self._names = None if given is None else tuple(name.rsplit("/", 1)[-1] for name in given)
+        self._names = [name.rsplit("/", 1)[-1] for name in names or ()]
         self._retired = retired
 
     def require(self, route: Route) -> ModelRules:
         """Return how the model is treated, or raise an error if the server does not have it."""
         name = route.name or ""
-        if route.collection == "models" and self._has(name, route.version):
+        is_here = name in self._names if self._names else exists(name, route.version, retired=self._retired)
+        if route.collection == "models" and is_here:
             return rules_of(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 
-    def _has(self, name: str, version: str) -> bool:
-        return exists(name, version, retired=self._retired) if self._names is None else name in self._names
-
-    def page(self, route: Route) -> dict[str, Any]:
-        names = self._names if self._names is not None else _LISTED
-        return page_of("models", [self.describe(name, route) for name in names], route)
+    def list(self, route: Route) -> dict[str, Any]:
+        return {"models": [self.describe(name, route) for name in self._names or _LISTED]}
 
     def describe(self, name: str, route: Route) -> dict[str, Any]:
         capabilities = rules_of(name, route.api, route.version).capabilities
@@ -152,14 +146,3 @@ def not_found(name: str, route: Route) -> ApiError:
         f"{name} is not found for API version {route.version}, or is not supported for {route.method or 'getModel'}. "
         "Call ListModels to see the list of available models and their supported methods.",
     )
-
-
-def page_of(collection: str, items: Sequence[Any], route: Route) -> dict[str, Any]:
-    """Return the page of a list that the query asks for."""
-    size, token = route.query.get("pageSize", ""), route.query.get("pageToken", "")
-    if token and not token.isdigit():
-        raise ApiError(400, f"Invalid page token: {token}.")
-    start = int(token or 0)
-    end = start + (int(size) if size.isdigit() and int(size) > 0 else _PAGE_SIZE)
-    page: dict[str, Any] = {collection: list(items[start:end])}
-    return {**page, "nextPageToken": str(end)} if end < len(items) else page

@@ -18,8 +18,6 @@ from midspan.providers.gemini.proto import Field, Proto, known_fields
 
 AnyProto = TypeVar("AnyProto", bound=Proto)
 
-_MAX_VIOLATIONS = 200
-_MAX_QUOTED_CHARS = 200
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 _TYPE_URL = "type.googleapis.com/"
 _STRUCT = f"{_TYPE_URL}google.protobuf.Struct"
@@ -132,9 +130,7 @@ class _Reader:
 
     def _enum(self, place: str, value: Any, path: str) -> Any:
         name, members = _ENUMS.get(place, ("TYPE_ENUM", ()))
-        if type(value) is int:
-            return members[value] if 0 <= value < len(members) else value
-        if isinstance(value, str) and not members:
+        if type(value) is int or (isinstance(value, str) and not members):
             return value
         if isinstance(value, str) and value.upper() in members:
             return value.upper()
@@ -142,15 +138,11 @@ class _Reader:
 
     def _unknown_name(self, name: str, path: str, reason: str) -> None:
         at = f" at '{path}'" if path else ""
-        self._add(path, f'Invalid JSON payload received. Unknown name "{name[:_MAX_QUOTED_CHARS]}"{at}: {reason}')
+        self.violations.append((path, f'Invalid JSON payload received. Unknown name "{name}"{at}: {reason}'))
 
     def _invalid(self, path: str, type_name: str, value: Any) -> None:
-        text = value if type_name == "TYPE_BYTES" else msgspec.json.encode(value).decode()[:_MAX_QUOTED_CHARS]
-        self._add(path, f"Invalid value at '{path}' ({type_name}), {text}")
-
-    def _add(self, path: str, message: str) -> None:
-        if len(self.violations) < _MAX_VIOLATIONS:
-            self.violations.append((path, message))
+        text = value if type_name == "TYPE_BYTES" else msgspec.json.encode(value).decode()
+        self.violations.append((path, f"Invalid value at '{path}' ({type_name}), {text:.200}"))
 
 
 def standard_base64(text: str) -> str:

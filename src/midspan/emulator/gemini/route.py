@@ -16,9 +16,9 @@ _PATH = re.compile(
     r"(?P<collection>models|tunedModels|cachedContents)"
     r"(?:/(?P<name>[^/:]+))?(?::(?P<method>\w+))?"
 )
-_EXPECTED = (
-    "Expected OAuth 2 access token, login cookie or other valid authentication credential. See "
-    "https://developers.google.com/identity/sign-in/web/devconsole-project."
+_UNAUTHENTICATED = (
+    "Request is missing required authentication credential, or had invalid ones. Expected OAuth 2 access token, login "
+    "cookie or other valid authentication credential."
 )
 
 
@@ -73,20 +73,12 @@ def check_credentials(request: Request, route: Route, api_key: str | None) -> No
     if credential not in ("", "invalid") and api_key in (None, credential):
         return
     if key is not None:
-        raise _credential_error(400, "API_KEY_INVALID", "API key not valid. Please pass a valid API key.")
-    if has_token:
-        message = f"Request had invalid authentication credentials. {_EXPECTED}"
-        raise _credential_error(401, "CREDENTIALS_MISSING", message)
-    if route.api is Api.VERTEX:
-        message = f"Request is missing required authentication credential. {_EXPECTED}"
-        raise _credential_error(401, "CREDENTIALS_MISSING", message)
+        info = {"@type": f"{DETAIL_TYPE}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+        raise ApiError(400, "API key not valid. Please pass a valid API key.", [info])
+    if has_token or route.api is Api.VERTEX:
+        raise ApiError(401, _UNAUTHENTICATED)
     raise ApiError(
         403,
         "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or "
         "other form of API consumer identity to call this API.",
     )
-
-
-def _credential_error(code: int, reason: str, message: str) -> ApiError:
-    info = {"@type": f"{DETAIL_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com"}
-    return ApiError(code, message, details=[info])

@@ -1,4 +1,4 @@
-"""Where answers come from: a script, a function, a provider, or what the user wrote.
+"""Conversations and their answers: from a script, a function, a provider, or what the user wrote.
 
 A script has no state. Its answer depends only on the conversation, so a repeated request gets the same answer, and many
 conversations can use one script at the same time.
@@ -6,64 +6,186 @@ conversations can use one script at the same time.
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
-from msgspec.structs import force_setattr, replace
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from midspan._schema.normalize import normalize
-from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
+from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
-from midspan.emulator.gemini.conversation import (
-    Answer,
-    AnswerLike,
-    Conversation,
-    Source,
-    answer,
-    call,
-    to_answer,
-    to_part,
-)
+from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
+from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
+from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
-from midspan.emulator.gemini.tools import declarations_in, parameters_of, schema_of
+from midspan.emulator.gemini.models import ModelRules
+from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
+from midspan.providers.gemini.encode import encode_blob, signature_of
 from midspan.providers.gemini.proto import dump
-from midspan.providers.gemini.wire import FunctionCallingConfig, GenerationConfig
+from midspan.providers.gemini.wire import (
+    Content,
+    FunctionCallingConfig,
+    GenerateContentRequest,
+    GenerationConfig,
+    ThinkingConfig,
+    ToolConfig,
+)
 from midspan.providers.provider import Provider
 
-_RAW_FINISH_REASONS = {
-    **{reason: raw for raw, reason in FINISH_REASONS.items()},
-    FinishReason.CONTEXT_FULL: "MAX_TOKENS",
-    FinishReason.BLOCKED: "SAFETY",
-    FinishReason.REFUSED: "PROHIBITED_CONTENT",
-}
+_MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
+_RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
+
+
+class Conversation(Struct, frozen=True):
+    """A request that the API accepts."""
+
+    rules: ModelRules
+    request: GenerateContentRequest
+    """With the contents, tools and system instruction of the cache that it names."""
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+    @property
+    def model(self) -> str:
+        return self.rules.name
+
+    @property
+    def contents(self) -> tuple[Content, ...]:
+        return tuple(self.request.contents or ())
+
+    @property
+    def step(self) -> int:
+        """How many turns the model has had; adjacent contents are one turn."""
+        roles = [content.role for content in self.contents]
+        return sum(role == "model" != previous for previous, role in pairwise([None, *roles]))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the declared functions."""
+        return tuple(declaration.name or "" for declaration in declarations_in(self.request.tools))
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the functions whose results are in the last content."""
+        parts = (self.contents[-1].parts or ()) if self.contents else ()
+        return tuple(part.function_response.name or "" for part in parts if part.function_response is not None)
+
+    @property
+    def last_text(self) -> str:
+        """The last text of the user."""
+        texts = (_text_of(content) for content in reversed(self.contents) if content.role != "model")
+        return next(filter(None, texts), "")
+
+    @property
+    def system_text(self) -> str:
+        return _text_of(self.request.system_instruction or Content())
+
+    @property
+    def generation_config(self) -> GenerationConfig:
+        return self.request.generation_config or GenerationConfig()
+
+    @property
+    def thinking_config(self) -> ThinkingConfig:
+        return self.generation_config.thinking_config or ThinkingConfig()
+
+    @property
+    def calling_config(self) -> FunctionCallingConfig:
+        return (self.request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
+
+
+def _text_of(content: Content) -> str:
+    return "".join(part.text or "" for part in content.parts or ())
+
+
+class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parts of an answer as the API writes them, and how they are sent."""
+
+    parts: tuple[dict[str, Any], ...] = ()
+    finish_reason: str | None = "STOP"
+    """The finishReason; None leaves it out."""
+    finish_message: str | None = None
+    usage: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
+    """Fields of usageMetadata. Missing counts are estimated."""
+    chunks: Annotated[int, Meta(ge=1)] = 3
+    """Into how many chunks each text is split when the answer is streamed."""
+    delay_seconds: Seconds = 0.0
+    """Before the first byte."""
+    gap_seconds: Seconds = 0.0
+    """Between chunks."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More fields of the last candidate, such as groundingMetadata."""
+    documents: tuple[dict[str, Any], ...] = ()
+    """A complete response, one document per chunk. It is sent unchanged, and the parts are ignored."""
+
+
+PartLike = str | Mapping[str, Any] | Part
+"""Text, a part as the API writes it, or a part of a Midspan message."""
+AnswerLike = Answer | PartLike | Sequence[PartLike]
+Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
+"""Returns the next answer of a conversation. It does not know HTTP, faults or chunks."""
+
+
+def answer(*parts: PartLike, **options: Any) -> Answer:
+    """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
+    try:
+        return msgspec.convert({"parts": tuple(map(to_part, parts)), **options}, Answer)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"invalid answer: {error}") from error
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """Make a part that calls a function. Like the real API, it has no `args` if there are no arguments."""
+    return {"functionCall": {"name": name, **({"args": arguments} if arguments else {})}}
+
+
+def to_part(part: PartLike) -> dict[str, Any]:
+    """Convert to a part as the API writes it."""
+    if isinstance(part, str):
+        return {"text": part}
+    if isinstance(part, Mapping):
+        return dict(part)
+    signature = signature_of(part) if isinstance(part, Part) else None
+    signed = {"thoughtSignature": signature} if signature else {}
+    match part:
+        case Text() | Thought():
+            return {"text": part.text, **({"thought": True} if isinstance(part, Thought) else {}), **signed}
+        case ToolCall():
+            return {**call(part.name, **part.arguments), **signed}
+        case Blob():
+            return {**encode_blob(part), **signed}
+    raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
+
+
+def to_answer(value: AnswerLike) -> Answer:
+    """Convert an answer, a part or a list of parts."""
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return answer(*value)
+    return answer(value)
 
 
 def source_of(script: Any, model: Provider | None) -> Source:
     """Return what answers for these two arguments of `LocalGemini`."""
-    if script is not None and model is not None:
-        raise ConfigError("pass either a script or a model, not both")
     if model is not None:
+        if script is not None:
+            raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
+    if isinstance(script, str | Path):
+        return load_script(Path(script))
+    if isinstance(script, Sequence):
+        return Script(script)
     if script is None:
         return _echo
-    if isinstance(script, str | Path):
-        return load_script(Path(script)).answer
-    if isinstance(script, Sequence):
-        return Script(script).answer
-    source: Source = getattr(script, "answer", script)
-    if not callable(source):
-        raise ConfigError(
-            "a script must be a list of answers, a function of the conversation or the path of a TOML file, got "
-            f"{script!r:.80}"
-        )
+    source: Source = script if callable(script) else Script([script])
     return source
 
 
@@ -79,23 +201,18 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     says: str | None = None
     """A regular expression that is found in the last text of the user. `{city}` in the answer stands for what its group
     `(?P<city>…)` matches."""
-    system: str | None = None
-    """A regular expression that is found in the system instruction."""
     step: Annotated[int, Meta(ge=0)] | None = None
     """How many turns the model has had."""
     results: tuple[str, ...] | None = None
     """The functions whose results are in the last content, in their order; `()` if there are none."""
-    functions: tuple[str, ...] = ()
-    """Functions that are declared."""
     model: str | None = None
     """The name of the model, with `*` as a wildcard."""
 
     def __post_init__(self) -> None:
-        for pattern in (self.says, self.system):
-            try:
-                re.compile(pattern or "")
-            except re.error as error:
-                raise ConfigError(f"{pattern!r} is not a valid regular expression: {error}") from error
+        try:
+            re.compile(self.says or "")
+        except re.error as error:
+            raise ConfigError(f"{self.says!r} is not a valid regular expression: {error}") from error
 
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
@@ -104,8 +221,6 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             (self.step is None or conversation.step == self.step)
             and (self.results is None or conversation.results == tuple(self.results))
             and (self.model is None or fnmatchcase(conversation.model, self.model))
-            and set(self.functions) <= set(conversation.functions)
-            and re.search(self.system or "", conversation.system_text) is not None
         )
         if says is None or not holds:
             return None
@@ -116,35 +231,27 @@ class Rule(Struct, frozen=True):
     """An answer and its conditions: `Rule(When(says="weather"), "It is cold.")`."""
 
     when: When
-    answer: Any
-    """An Answer; the constructor converts text, parts and lists of parts."""
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "answer", to_answer(self.answer))
+    answer: AnswerLike
 
 
 class Script:
     """Rules, tried in order, and answers for the turns of the model; the last answer is for all later turns."""
 
     def __init__(self, entries: Sequence[Rule | AnswerLike]) -> None:
-        if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
-            raise ConfigError(f"a script must be a list of answers and rules, got {entries!r:.80}")
-        if not entries:
-            raise ConfigError("a script needs at least one answer or rule")
-        self.rules = tuple(entry for entry in entries if isinstance(entry, Rule))
-        self.answers = tuple(to_answer(entry) for entry in entries if not isinstance(entry, Rule))
+        self._rules = [(entry.when, to_answer(entry.answer)) for entry in entries if isinstance(entry, Rule)]
+        self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
-    def answer(self, conversation: Conversation) -> Answer:
-        for rule in self.rules:
-            groups = rule.when.match(conversation)
+    def __call__(self, conversation: Conversation) -> Answer:
+        """Return the next answer."""
+        for when, prepared in self._rules:
+            groups = when.match(conversation)
             if groups is not None:
-                answer: Answer = rule.answer
-                return replace(answer, parts=_fill(answer.parts, groups))
-        if not self.answers:
+                return replace(prepared, parts=_fill(prepared.parts, groups))
+        if not self._answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
             )
-        return self.answers[min(conversation.step, len(self.answers) - 1)]
+        return self._answers[min(conversation.step, len(self._answers) - 1)]
 
 
 def _fill(value: Any, groups: dict[str, str]) -> Any:
@@ -165,15 +272,13 @@ class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An `[[answers]]` entry of a TOML file."""
 
     when: When | None = None
-    thought: str | None = None
     text: str | None = None
     calls: tuple[_Call, ...] = ()
 
     def to_entry(self) -> Rule | Answer:
-        thoughts = () if self.thought is None else ({"text": self.thought, "thought": True},)
         texts = () if self.text is None else ({"text": self.text},)
         options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        options["parts"] = (*thoughts, *texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
+        options["parts"] = (*texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
         options["finish_reason"] = self.finish_reason or None
         answer = Answer(**options)
         return answer if self.when is None else Rule(self.when, answer)
@@ -235,15 +340,9 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
 
 
 def _to_tool_choice(config: FunctionCallingConfig) -> ToolChoice | None:
+    mode = _MODES.get(str(config.mode))
     names = tuple(config.allowed_function_names or ())
-    match config.mode:
-        case "AUTO" | "VALIDATED":
-            return ToolChoice("auto", names, strict=config.mode == "VALIDATED")
-        case "ANY":
-            return ToolChoice("required", names)
-        case "NONE":
-            return ToolChoice("none", names)
-    return None
+    return None if mode is None else ToolChoice(mode, names, strict=config.mode == "VALIDATED" or None)
 
 
 def _to_output(config: GenerationConfig) -> Output | None:

@@ -208,19 +208,16 @@ class Matcher:
         return _LIKELY if is_place or kind in ("date", "link", "expression") else _FITS
 
     def _side(self, mention: Mention, prop: Parameter) -> int:
-        """Say whether `from`, `to` or a number before the value tells on which side of a pair it stands."""
+        """Say whether `from` or `to` before the value tells on which side of a pair it stands."""
         before = mention.first - 1 - (self.question.lower(mention.first - 1) in ("the", "degrees"))
-        is_measure = mention.kind == "listed" and self.question.kind(before) == "number"
-        side = "from" if is_measure else _SIDES.get(self.question.lower(before), "")
+        side = _SIDES.get(self.question.lower(before), "")
         return _FITS if not side or not prop.side else _NAMED if side == prop.side else _NO
 
     def _is_named(self, prop: Parameter, first: int, last: int) -> bool:
-        """Whether the parameter's name stands before or after the value: `radius of 5`, `a = 2`, `3 bedrooms`."""
-        lower, index, is_letter = self.question.lower, first - 1, len(prop.name) == 1
-        while first - index <= 4 and lower(index) in (("=", "is", ":", "of") if is_letter else _BETWEEN):
+        """Whether the parameter's name stands before or after the value: `radius of 5`, `3 bedrooms`."""
+        index = first - 1
+        while first - index <= 4 and self.question.lower(index) in _BETWEEN:
             index -= 1
-        if is_letter:
-            return index < first - 1 and lower(index) == prop.name.lower()
         if self.question.kind(first) in ("number", "code") and [self.question.stem(last + 1)] == prop.heads:
             return True
         near = [self.question.stem(at) for at in range(max(0, index - len(prop.words)), index + 1)]

@@ -30,7 +30,8 @@ def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
     scanner.space()
     if not scanner.sees("{"):
         raise Unreadable("its arguments are not an object in braces")
-    return scanner.parse(lambda parser: parser.value(), tokens=tokens)
+    members: dict[str, Any] = scanner.parse(tokens=tokens)
+    return members
 
 
 def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any
     scanner.at += 1
     scanner.space()
     if python or not scanner.sees("{"):
-        arguments = scanner.parse(_keywords, python=True)
+        arguments: dict[str, Any] = scanner.parse(_keywords, python=True)
         check_names(scanner, arguments)
         return arguments
     arguments = read_object(scanner)

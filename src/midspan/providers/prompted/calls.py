@@ -1,4 +1,4 @@
-"""Calls written as JSON or as Python: `{"name": "f", "arguments": {"a": 1}}`, `[f(a=1)]`, `print(default_api.f(a=1))`.
+"""Reads calls as models write them: as JSON, as Python, in tags, or after the name of the tool.
 
 Members beside the name and the arguments make a call unreadable: with one brace too many they are lost arguments.
 """
@@ -7,76 +7,191 @@ import re
 from typing import Any
 
 from midspan._schema.lenient_json import InvalidJson, loads
-from midspan.providers.prompted.arguments import check_rest, read_parentheses
-from midspan.providers.prompted.scanner import (
-    LINE_START,
-    MAX_HEAD_CHARS,
-    SAME_LINE,
-    Calls,
-    Scanner,
-    Unreadable,
-    WrittenCall,
-    properties_of,
-    skip,
+from midspan.providers.prompted.arguments import (
+    GLM_TAGS,
+    TAGS,
+    check_names,
+    check_rest,
+    read_object,
+    read_parameters,
+    read_parentheses,
+    read_tag_call,
 )
+from midspan.providers.prompted.scanner import CUT, Calls, Scanner, Unreadable, WrittenCall, properties_of
+
+# Marks around each call of a section: DeepSeek and Kimi K2.
+CALL_MARKS = {
+    "<\uff5ctool\u2581call\u2581begin\uff5c>": "<\uff5ctool\u2581call\u2581end\uff5c>",
+    "<|tool_call_begin|>": "<|tool_call_end|>",
+}
+_SEPARATORS = ("<\uff5ctool\u2581sep\uff5c>", "<|tool_call_argument_begin|>")
+_NO_CALL = re.compile(r"(?:\s*+(?:print\(\s{0,4}[^\W\d]\w{0,99}\s{0,4}\)|#[^\n]*(?=\n)))*")
+"""Code between calls that changes nothing: comments, and a result that is printed."""
+
+
+def read_calls(scanner: Scanner) -> Calls:
+    """Read calls up to the end mark of the form; without one, as long as commas or semicolons follow."""
+    form, begin, end = scanner.form, scanner.at, scanner.at
+    calls: list[WrittenCall] = []
+    has_more = True
+    while has_more and (more := _read_marked_calls(scanner)) is not None:
+        calls += more
+        end = scanner.at
+        has_more = bool(scanner.take_after_space(",", ";")) or form.needs_end
+        scanner.match(_NO_CALL)
+        if scanner.take_after_space(*form.ends):
+            return calls
+    if not calls:
+        check_unrecognised(scanner, begin)
+        return None
+    if form.needs_end:
+        raise Unreadable(f"expected {form.ends[0]} after it")
+    scanner.at = end
+    check_rest(scanner)
+    return calls
+
+
+def _read_marked_calls(scanner: Scanner) -> Calls:
+    scanner.match(_NO_CALL)
+    mark = scanner.take_after_space(*CALL_MARKS)
+    scanner.space()
+    calls = _read_any(scanner)
+    if calls is not None and mark:
+        scanner.expect(CALL_MARKS[mark])
+    return calls
+
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs")
+_MEMBER = re.compile(rf"[\"'“]?(?:{'|'.join([*NAME_KEYS, *ARGUMENT_KEYS])})[\"'”]?\s{{0,4}}[:=]")
+_MAX_UNRECOGNISED_CHARS = 2_000
+
+
+def check_unrecognised(scanner: Scanner, begin: int) -> None:
+    """Raise `Unreadable` if something between the marks was meant as a call. Otherwise the text is about the mark."""
+    window = scanner.text[begin : begin + _MAX_UNRECOGNISED_CHARS]
+    has_end = any(mark in window for mark in scanner.form.ends)
+    is_cut = len(window) < _MAX_UNRECOGNISED_CHARS and len(window.split()) == 1
+    is_meant = ((has_end or is_cut) and scanner.form.needs_end) or _MEMBER.match(window.lstrip())
+    if is_meant and scanner.form.is_certain:
+        scanner.tool = ""
+        raise Unreadable("it is not one of the known forms of a call")
+
+
+_JSON_START = re.compile(r"(?:\[\s*)?[{\]]")
+
+
+def _read_any(scanner: Scanner) -> Calls:
+    """Read one call, or a list of calls, in any form."""
+    if _JSON_START.match(scanner.text, scanner.at):
+        return read_json_calls(scanner)
+    if scanner.sees("["):
+        return _read_call_list(scanner)
+    if tag := scanner.take(*TAGS):
+        call = read_tag_call(scanner, tag)
+    else:
+        call = _read_named(scanner, is_certain=scanner.form.is_certain)
+    return None if call is None else [call]
+
+
+def _read_call_list(scanner: Scanner) -> Calls:
+    """Read Python calls in brackets. In plain text the first one must be a call of a declared tool."""
+    scanner.take("[")
+    calls: list[WrittenCall] = []
+    while True:
+        scanner.space()
+        call = _read_named(scanner, is_certain=scanner.form.is_certain or bool(calls))
+        if call is None and not calls:
+            return None
+        if call is None:
+            raise Unreadable("there is something else than calls in the list")
+        calls.append(call)
+        if not scanner.take_after_space(","):
+            scanner.expect("]")
+            return calls
+
+
+_ASSIGNMENT = re.compile(r"[^\W\d]\w{0,99} = ")
+_CALL_ID = re.compile(r"[\w-]{0,64}")
+
+
+def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
+    """Read a call that begins with the name of its tool, also in `print(…)`. In plain text, the tool is declared."""
+    scanner.match(_ASSIGNMENT)
+    opening = scanner.take("print(", "python(")
+    is_gemma = bool(scanner.take("call:"))
+    name = scanner.name()
+    if name == "function" and scanner.take_after_space(*_SEPARATORS):  # DeepSeek 3 writes the kind of the call first
+        scanner.space()
+        name = scanner.name()
+    if not name or (not is_certain and scanner.tools.resolve(name) is None):
+        return None
+    name = scanner.call_of(name.removesuffix(".call") if scanner.tools.resolve(name) is None else name)
+    arguments = _read_arguments(scanner, is_gemma=is_gemma)
+    if arguments is None:
+        return None
+    if opening:
+        scanner.expect(")")
+    return WrittenCall(name, arguments)
+
+
+def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | None:
+    """Read the arguments after the name of a tool; None if there are none and the tool is not known."""
+    if scanner.sees("("):
+        return read_parentheses(scanner, python=True)
+    if is_gemma and scanner.sees("{"):
+        arguments = read_object(scanner, tokens=True)
+        check_names(scanner, arguments)
+        return arguments
+    if scanner.take("[CALL_ID]"):
+        scanner.match(_CALL_ID)
+    if scanner.take_after_space("[ARGS]", *_SEPARATORS) or scanner.sees("{"):
+        return read_object(scanner)
+    scanner.space()
+    if scanner.take("```json", "```"):
+        arguments = read_object(scanner)
+        scanner.expect("```")
+        return arguments
+    if scanner.sees("<arg_key>") or (scanner.form.needs_end and scanner.sees(*scanner.form.ends)):
+        return read_parameters(scanner, GLM_TAGS)
+    if scanner.tool:
+        raise Unreadable("its arguments cannot be recognised")
+    return None
+
+
 _OTHER_KEYS = frozenset(["id", "type", "index", "tool_call_id"])
 _LIST_KEYS = frozenset(["tool_calls", "role", "content"])
-
-_QUOTE = "[\"'“”]"
-_KEYS = "|".join([*NAME_KEYS, *ARGUMENT_KEYS, "tool_calls", "type", "id", "index"])
-_OBJECT = rf"(?=(?:\[\s{{0,16}})?\{{\s{{0,16}}{_QUOTE}(?:{_KEYS}){_QUOTE}\s{{0,4}}:)"
-_OBJECT_START = re.compile(_OBJECT)
-_LIST = r"\[\s{0,16}([^\W\d][\w./:-]{0,99})\("
-_LIST_START = re.compile(_LIST)
-BRACKETS = re.compile(f"{_OBJECT}|{_LIST}")
-"""The beginning of JSON that may be a call, or of a list of calls in Python."""
+QUOTE = "[\"'“”]"
 _MAX_NAME_AT = 600
-_NAMED = re.compile(
-    rf"{_QUOTE}?(?:{'|'.join(NAME_KEYS)}){_QUOTE}?\s{{0,4}}:\s{{0,4}}{_QUOTE}([^\"'“”]{{1,200}}){_QUOTE}"
-)
+_NAMED = re.compile(rf"{QUOTE}?(?:{'|'.join(NAME_KEYS)}){QUOTE}?\s{{0,4}}:\s{{0,4}}{QUOTE}([^\"'“”]{{1,200}}){QUOTE}")
 _ARGUMENTS_FIRST = re.compile(
-    rf"(?:\[\s{{0,16}})?\{{\s{{0,16}}{_QUOTE}?(?:{'|'.join(ARGUMENT_KEYS)}|tool_calls){_QUOTE}?\s{{0,4}}:\s{{0,4}}[\[{{]"
+    rf"(?:\[\s{{0,16}})?\{{\s{{0,16}}{QUOTE}?(?:{'|'.join(ARGUMENT_KEYS)}|tool_calls){QUOTE}?\s{{0,4}}:\s{{0,4}}[\[{{]"
 )
 
 
-def read_json_calls(scanner: Scanner, *, is_certain: bool) -> Calls:
-    """Read an object or a list of objects. `is_certain` says that it can only be calls, and no other data."""
-    begin = scanner.at
+def read_json_calls(scanner: Scanner) -> Calls:
+    """Read an object or a list of objects."""
+    begin, is_certain = scanner.at, scanner.form.is_certain
     try:
-        value = scanner.parse(lambda parser: parser.value())
+        value = scanner.parse()
     except Unreadable:
-        tool = _named_tool(scanner, begin, is_certain=is_certain)
-        if tool is None:
+        named = _NAMED.search(scanner.text, begin, begin + _MAX_NAME_AT)
+        tool = scanner.tools.resolve(named[1]) if named else None
+        if tool is None and not is_certain and (named or not _ARGUMENTS_FIRST.match(scanner.text, begin)):
             return None
-        scanner.tool = tool
+        scanner.tool = tool or ""
         raise
-    return _calls_in(scanner, value, is_certain=is_certain)
-
-
-def _calls_in(scanner: Scanner, value: Any, *, is_certain: bool) -> Calls:
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list) and value.keys() <= _LIST_KEYS:
         value = value["tool_calls"]
     items = value if isinstance(value, list) else [value]
-    calls = [_json_call(scanner, item, is_certain=is_certain) for item in items]
-    found = [call for call in calls if call is not None]
-    if len(found) < len(calls) and (found or is_certain):
-        scanner.tool = found[0].name if found else ""
+    calls = [call for item in items if (call := _json_call(scanner, item)) is not None]
+    if len(calls) < len(items) and (calls or is_certain):
+        scanner.tool = calls[0].name if calls else ""
         raise Unreadable("it is not an object with a name and arguments")
-    return found or None
+    return calls or None
 
 
-def _named_tool(scanner: Scanner, begin: int, *, is_certain: bool) -> str | None:
-    """Return the tool that unreadable JSON names; empty if a call is certain and its tool is not known."""
-    named = _NAMED.search(scanner.text, begin, begin + _MAX_NAME_AT)
-    tool = scanner.tools.resolve(named[1]) if named else None
-    is_meant = is_certain or (named is None and _ARGUMENTS_FIRST.match(scanner.text, begin))
-    return tool if tool is not None or not is_meant else ""
-
-
-def _json_call(scanner: Scanner, item: Any, *, is_certain: bool) -> WrittenCall | None:
+def _json_call(scanner: Scanner, item: Any) -> WrittenCall | None:
     if not isinstance(item, dict):
         return None
     outer: set[str] = set()
@@ -88,7 +203,10 @@ def _json_call(scanner: Scanner, item: Any, *, is_certain: bool) -> WrittenCall 
         return None
     argument_keys = [key for key in ARGUMENT_KEYS if key in item]
     others = (outer | item.keys()) - {name_key, *argument_keys[:1], *_OTHER_KEYS}
-    if not is_certain and not _is_call(scanner, item[name_key], [item[key] for key in argument_keys], others):
+    is_call = scanner.form.is_certain or (
+        len(argument_keys) == 1 and _is_call(scanner, item[name_key], item[argument_keys[0]], others)
+    )
+    if not is_call:
         return None
     name = scanner.call_of(item[name_key])
     if others:
@@ -106,158 +224,79 @@ def _json_call(scanner: Scanner, item: Any, *, is_certain: bool) -> WrittenCall 
     return WrittenCall(name, arguments or {})
 
 
-def _is_call(scanner: Scanner, name: str, arguments: list[Any], others: set[str]) -> bool:
+def _is_call(scanner: Scanner, name: str, arguments: Any, others: set[str]) -> bool:
     """Whether an object in plain text is a call: the declaration of a tool has a name, too, and so has other data."""
-    if len(arguments) != 1 or (isinstance(arguments[0], dict) and arguments[0].keys() >= {"type", "properties"}):
+    if isinstance(arguments, dict) and arguments.keys() >= {"type", "properties"}:
         return False
     tool = scanner.tools.resolve(name)
     if tool is None:
-        return not others and isinstance(arguments[0], dict) and bool(scanner.tools.similar(name))
+        return not others and isinstance(arguments, dict) and scanner.tools.resembles(name)
     return not others or not others.isdisjoint(properties_of(scanner.tools.schema(tool)))
 
 
-_ARGUMENT_KEY = re.compile(rf"(?:{'|'.join(ARGUMENT_KEYS)}|tool_calls){_QUOTE}?\s{{0,4}}:")
-
-
-def may_be_json_call(scanner: Scanner) -> bool | None:
-    """Whether JSON in plain text may be a call. Its beginning must name a tool or have a key of arguments."""
-    head = scanner.text[scanner.at : scanner.at + MAX_HEAD_CHARS]
-    has_sign = _ARGUMENT_KEY.search(head) or any(name in head for name in scanner.tools.names)
-    if len(head) == MAX_HEAD_CHARS and not has_sign:
-        return False
-    try:
-        value = scanner.parse(lambda parser: parser.value())
-    except Unreadable:
+def read_tags(scanner: Scanner) -> Calls:
+    """Read a call in tags that stands alone."""
+    begin = scanner.at
+    call = read_tag_call(scanner, scanner.form.starts[0])
+    if call is None:
+        check_unrecognised(scanner, begin)
         return None
-    try:
-        return _calls_in(scanner, value, is_certain=False) is not None
-    except Unreadable:
-        return True
+    scanner.take_after_space("</tool_call>")  # Qwen sometimes leaves out the start mark
+    return [call]
 
 
-def may_be_bracket_call(scanner: Scanner) -> bool | None:
-    in_python = _LIST_START.match(scanner.text, scanner.at)
-    return may_be_json_call(scanner) if in_python is None else scanner.tools.resolve(in_python[1]) is not None
-
-
-_NEXT_OBJECT = re.compile(r"\s*[,;]\s*(?={)")
-
-
-def read_bare_json(scanner: Scanner) -> Calls:
-    """Read objects that cannot be anything but calls, on lines of their own."""
-    calls: list[WrittenCall] = []
-    while (found := _read_object(scanner)) is not None:
-        calls += found
-        if not scanner.match(_NEXT_OBJECT):
-            break
-    if calls:
+def read_after_head(scanner: Scanner) -> Calls:
+    """Read an object of arguments after a head that names the tool, up to the end mark, which may be missing."""
+    head = scanner.match(scanner.form.head) if scanner.form.head else None
+    if head is None or not (scanner.form.is_certain or scanner.tools.resembles(head["name"])):
+        return None
+    call = WrittenCall(scanner.call_of(head["name"]), read_object(scanner))
+    if not scanner.take_after_space(*scanner.form.ends):
         check_rest(scanner)
-    return calls or None
+    return [call]
 
 
-def _read_object(scanner: Scanner) -> Calls:
-    return read_json_calls(scanner, is_certain=False) if scanner.match(_OBJECT_START) else None
+# After the marker, a name may follow on the next line, in bold, in backticks, in quotes or after a bracket.
+_NAME = r"[^\W\d][\w./-]{0,127}+(?::[\w./-]{1,127}+)?+"
+_BEFORE_NAME = re.compile(r"[ \t]{0,32}(?:\r?\n[ \t]{0,32})?(?:[*`\"'\[<][ \t]{0,4}){0,6}")
+_NAME_AND_BRACKET = re.compile(rf"({_NAME})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
+_NAME_ONLY = re.compile(rf"({_NAME})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
 
 
-_NO_CODE = "code is not run; write only calls, each on a line of its own"
-_STATEMENT_START = re.compile(rf"(?:{LINE_START})(?:[^\W\d]\w{{0,20}} = )?\Z")
-_MAX_LINE_START_CHARS = 40
-_LINE_END = re.compile(r"\r|\n|```|#|\Z")
-_ASSIGNMENT = re.compile(r"[^\W\d]\w{0,99} = ")
-_NO_CALL = re.compile(r"print\(\s{0,4}[^\W\d]\w{0,99}\s{0,4}\)|#[^\n]*(?=\n)")
-FENCE = re.compile(
-    r"```(?:(tool_code|tool_call)|json|JSON|tool_calls|tool|function_call|)[ \t]{0,8}\r?\n"
-    rf"(?(1)|\s{{0,16}}{_OBJECT})"
-)
-
-
-def may_be_fence_call(scanner: Scanner) -> bool | None:
-    head = scanner.match(FENCE)
-    return True if head is None or head[1] is not None else may_be_json_call(scanner)
-
-
-def read_fence(scanner: Scanner) -> Calls:
-    """Read a code fence of nothing but calls. Other code in it could decide whether a call is made, so none is."""
-    head = scanner.match(FENCE)
-    begin, is_code = scanner.at, head is not None and head[1] is not None
-    calls: list[WrittenCall] = []
-    while True:
-        scanner.space()
-        if scanner.text[scanner.at : scanner.at + 3] in ("", "`", "``", "```"):  # the end of the fence may be cut
-            scanner.at = min(scanner.at + 3, len(scanner.text))
-            return calls or None
-        if is_code and (skipped := _NO_CALL.match(scanner.text, scanner.at)):
-            scanner.at = skipped.end()
-            continue
-        found = _read_object(scanner)
-        if found is None and is_code and (statement := _read_statement(scanner)) is not None:
-            found = [statement]
-        if found is None:
-            _reject_other_code(scanner, begin, calls, is_code=is_code)
-            return None
-        calls += found
-        scanner.take_after_space(",", ";")
-
-
-def _reject_other_code(scanner: Scanner, begin: int, calls: list[WrittenCall], *, is_code: bool) -> None:
-    end = scanner.text.find("```", scanner.at)
-    if calls or (is_code and "default_api." in scanner.text[begin : end if end >= 0 else None]):
-        scanner.tool = scanner.tool or ""
-        raise Unreadable(_NO_CODE)
-
-
-def begins_statement(scanner: Scanner) -> bool:
-    return bool(_STATEMENT_START.search(scanner.text, max(0, scanner.at - _MAX_LINE_START_CHARS), scanner.at))
-
-
-def read_statements(scanner: Scanner) -> Calls:
-    """Read Gemini's statements on a line of their own: calls, in `print` or not, with semicolons between them."""
-    if not begins_statement(scanner):
+def read_marker_line(scanner: Scanner) -> Calls:
+    """Read the call after the marker that the prompt asks for: `TOOL_CALL: name({…})`, and what models make of it."""
+    scanner.match(_BEFORE_NAME)
+    if scanner.sees("{"):
+        calls = read_json_calls(scanner)
+        check_rest(scanner)
+        return calls
+    head = scanner.match(_NAME_AND_BRACKET)
+    if head is None:
+        _check_name_only(scanner)
         return None
-    calls: list[WrittenCall] = []
-    has_more = True
-    while has_more and (call := _read_statement(scanner)) is not None:
-        calls.append(call)
-        scanner.match(SAME_LINE)
-        has_more = bool(scanner.take(";"))
-        scanner.match(SAME_LINE)
-    if not calls:
+    in_parentheses = head[2] == "("
+    if not in_parentheses and scanner.tools.resolve(head[1]) is None:
         return None
-    if not _LINE_END.match(scanner.text, scanner.at):
-        raise Unreadable(_NO_CODE)
-    check_rest(scanner, in_parentheses=True)
-    return calls
+    name = scanner.call_of(head[1])
+    scanner.tool, scanner.at = name, head.end() - 1
+    arguments = read_parentheses(scanner) if in_parentheses else read_object(scanner)
+    check_rest(scanner, in_parentheses=in_parentheses)
+    return [WrittenCall(name, arguments)]
 
 
-def _read_statement(scanner: Scanner) -> WrittenCall | None:
-    scanner.at = skip(_ASSIGNMENT, scanner.text, scanner.at)
-    opening = scanner.take("print(", "python(")
-    call = _read_call(scanner)
-    if call is not None and opening:
-        scanner.expect(")")
-    return call
+def _check_name_only(scanner: Scanner) -> None:
+    """Raise if a marker is followed by nothing but a tool. With more words the text is about the tool."""
+    named = _NAME_ONLY.match(scanner.text, scanner.at)
+    name = named[1] if named else ""
+    if scanner.tools.resolve(name) and not (named and named[2]):
+        scanner.tool = name
+        raise Unreadable("it has no arguments; write them in parentheses after the name")
+    if scanner.at + len(name) == len(scanner.text) and any(tool.startswith(name) for tool in scanner.tools.specs):
+        scanner.tool = name
+        raise Unreadable(CUT)
 
 
-def read_call_list(scanner: Scanner, *, is_certain: bool = False) -> Calls:
-    """Read Python calls in brackets. In plain text the first one must be a call of a declared tool."""
-    scanner.take("[")
-    calls: list[WrittenCall] = []
-    while True:
-        scanner.space()
-        call = _read_call(scanner, is_certain=is_certain or bool(calls))
-        if call is None and not calls:
-            return None
-        if call is None:
-            raise Unreadable("there is something else than calls in the list")
-        calls.append(call)
-        if not scanner.take_after_space(","):
-            scanner.expect("]")
-            return calls
-
-
-def _read_call(scanner: Scanner, *, is_certain: bool = False) -> WrittenCall | None:
-    """Read a call of a declared tool, or of any tool where only calls stand."""
-    name = scanner.name()
-    if not name or (not is_certain and scanner.tools.resolve(name) is None) or not scanner.sees("("):
-        return None
-    return WrittenCall(scanner.call_of(name), read_parentheses(scanner, python=True))
+def reject_end_mark(scanner: Scanner) -> Calls:
+    """Reject an end mark without a start mark: the beginning of the call was not recognised."""
+    scanner.tool = ""
+    raise Unreadable("its beginning cannot be recognised")

@@ -13,7 +13,8 @@ from hashlib import sha256
 from os import urandom
 from typing import Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -30,12 +31,12 @@ from midspan._types.exchange import (
     ThoughtPartDelta,
 )
 from midspan._types.messages import History, Message
-from midspan._types.parts import Part, Text, Thought, ToolCall
+from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
-from midspan.errors import ConfigError
-from midspan.providers.prompted.history import EchoFilter, TurnData, next_call_number, render, turn_data
+from midspan.providers.prompted.forms import MARKER_WORD
+from midspan.providers.prompted.history import ORIGIN, EchoFilter, TurnData, next_call_number, render, turn_data
 from midspan.providers.prompted.prompt import choice_rule, system_prompt
-from midspan.providers.prompted.reader import DEFAULT_MARKER, Piece, Reader, RejectedCall, numbered, rejected_call
+from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
@@ -44,9 +45,6 @@ _log = logging.getLogger("midspan.providers.prompted")
 
 Instructions = Callable[[Sequence[ToolSpec], str], str]
 """Returns the prompt about these tools, for calls that begin with this marker."""
-
-_MAX_ERRORS = 5
-_CHANGEABLE = (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
 
 
 class PromptedStep(Struct, frozen=True):
@@ -70,7 +68,6 @@ class PromptedTools(WrapperProvider):
         provider: Provider,
         *,
         instructions: Instructions = system_prompt,
-        marker: str = DEFAULT_MARKER,
         guarded: bool = False,
         on_bad_args: Literal["error", "empty"] = "error",
     ) -> None:
@@ -78,15 +75,8 @@ class PromptedTools(WrapperProvider):
         prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments cannot be read and its
         schema allows that.
         """
-        if isinstance(provider, type) or not isinstance(provider, Provider):
-            raise ConfigError(f"PromptedTools needs a provider such as Gemini(…), got {provider!r}")
-        if not isinstance(marker, str) or not marker.isidentifier() or not marker.isascii():
-            raise ConfigError(f"marker must be a word of letters, digits and underscores, got {marker!r}")
-        if on_bad_args not in ("error", "empty"):
-            raise ConfigError(f"on_bad_args must be 'error' or 'empty', got {on_bad_args!r}")
         super().__init__(provider)
         self.instructions = instructions
-        self.marker = marker
         self.guarded = guarded
         self.on_bad_args = on_bad_args
         # Calls are text, so the response cannot be JSON. They run in order: a later one may need an earlier one.
@@ -109,7 +99,7 @@ class PromptedTools(WrapperProvider):
                     yield part_event
         if response is None:
             return  # the inner stream was cut off
-        for part_event in turn.finish(response):
+        for part_event in turn.end():
             yield part_event
         yield turn.response(response)
 
@@ -117,7 +107,9 @@ class PromptedTools(WrapperProvider):
         """Return the whole response."""
         turn = _Turn(request, self)
         response = await self.wrapped.generate(turn.request)
-        turn.finish(response)
+        for part in response.message.parts:
+            turn.read(part)
+        turn.end()
         return turn.response(response)
 
     async def step(
@@ -153,7 +145,7 @@ def _as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 class _Turn:
     """One request to a model that only writes text.
 
-    `request` goes to the model. Its events go to `add`, its response to `finish` and then to `response`.
+    `request` goes to the model. The events of its stream go to `add`, or the parts of its response to `read`.
     """
 
     def __init__(self, request: ModelRequest, provider: PromptedTools) -> None:
@@ -164,21 +156,17 @@ class _Turn:
         self._is_forbidden = choice is not None and choice.mode == "none"
         self._tools = ToolIndex(tool for tool in request.config.tools if not allowed or tool.name in allowed)
         self._nonce = _nonce(request, guarded=provider.guarded)
-        self._marker = f"{provider.marker}[{self._nonce}]"
+        self._marker = f"{MARKER_WORD}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
-        self._reader = Reader(
-            self._tools, marker=provider.marker, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection
-        )
-        self._is_streamed = False
+        self._reader = Reader(self._tools, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
         self._calls: list[ToolCall] = []
         self._errors: list[str] = []
         config = request.config.derived(("prompted", provider, self._nonce), lambda: self._config(request.config))
-        names = ToolIndex(request.config.tools).names
-        self.request = replace(request, config=config, history=render(request.history, names, self._marker))
+        self.request = replace(request, config=config, history=render(request.history, self._marker))
         _log.debug("[%s] System Prompt: %s", self._service, config.system)
 
     def _config(self, config: RequestConfig) -> RequestConfig:
@@ -187,10 +175,7 @@ class _Turn:
         builtins = tuple(tool for tool in config.tools if isinstance(tool, BuiltinTool))
         system = config.system
         if tools:
-            prompt = self._provider.instructions(tools, self._marker)
-            if not isinstance(prompt, str):
-                raise ConfigError(f"instructions must return a string, got {prompt!r}")
-            prompt += choice_rule(config.tool_choice)
+            prompt = self._provider.instructions(tools, self._marker) + choice_rule(config.tool_choice)
             system = f"{system}\n\n{prompt}" if system else prompt
         return replace(config, system=system, tools=builtins, tool_choice=None)
 
@@ -205,32 +190,27 @@ class _Turn:
 
     def add(self, event: PartEvent) -> Iterator[PartEvent]:
         """Yield the events that an event of the inner stream gives."""
-        self._is_streamed = True
         match event:
             case PartStart(index, Text() | Thought() as part) if part.provider_data is None:
-                yield from self._read(part)
+                yield from self.read(part)
             case PartStart(index, part):
                 self._open_parts[index] = part
             case PartDelta(index, TextPartDelta(text)) if index not in self._open_parts:
-                yield from self._read(Text(text))
+                yield from self.read(Text(text))
             case PartDelta(index, ThoughtPartDelta(text)) if index not in self._open_parts:
-                yield from self._read(Thought(text))
+                yield from self.read(Thought(text))
             case PartEnd(index, part) if index in self._open_parts:
-                yield from self._read(part or self._open_parts[index])
+                yield from self.read(part or self._open_parts[index])
                 del self._open_parts[index]
 
-    def finish(self, response: ModelResponse) -> list[PartEvent]:
-        """Return the events for what was held back, or for everything if the response was not streamed."""
-        events: list[PartEvent] = []
-        if not self._is_streamed:
-            for part in response.message.parts:
-                events += self._read(part)
-        for piece in self._reader.end():
-            events += self._add_piece(piece)
+    def end(self) -> list[PartEvent]:
+        """Return the events for what was held back."""
+        events = [event for piece in self._reader.end() for event in self._add_piece(piece)]
         return events + self._accumulator.end_current()
 
-    def _read(self, part: Part) -> list[PartEvent]:
-        if type(part) is not Text or not self._tools.names:
+    def read(self, part: Part) -> list[PartEvent]:
+        """Return the events for a part, without the text that may be a call."""
+        if type(part) is not Text or not self._tools.specs:
             return self._accumulator.add_part(part)
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
@@ -263,15 +243,15 @@ class _Turn:
         """Return the response with the calls that the model wrote."""
         _log.debug("[%s] Response: %s", self._service, response.message.text)
         _log.debug("[%s] Tool Calls: %s", self._service, _as_dicts(self._calls))
-        data = TurnData(response.message, self._nonce).provider_data()
-        message = Message("model", self._accumulator.parts(), data)
-        if not self._errors or self._calls or response.finish_reason not in _CHANGEABLE:
+        data = msgspec.json.encode(TurnData(response.message, self._nonce))
+        message = Message("model", self._accumulator.parts(), ProviderData(ORIGIN, Raw(data)))
+        is_changeable = response.finish_reason in (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
+        if not self._errors or self._calls or not is_changeable:
             return replace(response, message=message)
         reason = FinishReason.MALFORMED_CALL
         if self._is_forbidden:
             reason = FinishReason.END if message.text.strip() else FinishReason.UNEXPECTED_CALL
-        errors = "; ".join(self._errors[:_MAX_ERRORS])
-        return replace(response, message=message, finish_reason=reason, finish_message=errors)
+        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(self._errors[:5]))
 
 
 def _nonce(request: ModelRequest, *, guarded: bool) -> str:

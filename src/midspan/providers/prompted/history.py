@@ -1,24 +1,22 @@
 """Renders a conversation for a model that only knows text, and detects calls that the model only echoes.
 
 What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
-in JSON, so no result can look like two. Start marks of calls in prompts and results are escaped, so a model that
-repeats them makes no call.
+in JSON, so no result can look like two. Start marks of calls in results are escaped, so a model that repeats them makes
+no call.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import groupby
-from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan.providers.encoding import json_text
 from midspan.providers.prompted.calls import NAME_KEYS
-from midspan.providers.prompted.forms import CallPatterns, call_patterns
-from midspan.providers.prompted.prompt import to_json
+from midspan.providers.prompted.forms import escape_marks
 from midspan.providers.prompted.reader import rejected_call
 from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall
 
@@ -26,14 +24,11 @@ ORIGIN = "prompted"
 _CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
 
 
-class TurnData(Struct, frozen=True, omit_defaults=True):
+class TurnData(Struct, frozen=True):
     """What a turn of the model keeps beside its parts: the message of the inner provider, and the nonce."""
 
     message: Message
     nonce: str
-
-    def provider_data(self) -> ProviderData:
-        return ProviderData(ORIGIN, Raw(msgspec.json.encode(self)))
 
 
 def turn_data(message: Message) -> TurnData | None:
@@ -45,58 +40,40 @@ def turn_data(message: Message) -> TurnData | None:
 
 def next_call_number(history: History) -> int:
     """Return the number of the next call in a conversation."""
-    ids = (part.id for message in history for part in message.parts if type(part) is ToolCall)
-    numbers = (_CALL_ID.fullmatch(id) for id in ids)
+    numbers = (_CALL_ID.fullmatch(call.id) for message in history for call in message.calls)
     return max((int(number[1]) + 1 for number in numbers if number), default=0)
 
 
-def render(history: History, names: tuple[str, ...], marker: str) -> History:
+def render(history: History, marker: str) -> History:
     """Return the conversation as text; each message is rendered once. Calls of other providers begin with `marker`.
 
     The result keeps what the inner provider derives from it, such as encoded bytes.
     """
-    patterns = call_patterns(marker.partition("[")[0])
 
     def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
         rendered = History() if rendered is None else rendered
         before = history.messages[len(rendered) - 1] if len(rendered) else None
         messages = []
-        for previous, message in zip((before, *new), new, strict=False):
+        for message in new:
             is_model = message.role == "model"
-            messages.append(
-                _model_turn(message, marker) if is_model else _user_turn(previous, message, names, patterns)
-            )
+            messages.append(_model_turn(message, marker) if is_model else _user_turn(before, message))
+            before = message
         return rendered.append(*messages)
 
-    return history.derived((ORIGIN, marker, names), extend)
+    return history.derived((ORIGIN, marker), extend)
 
 
-def _user_turn(before: Message | None, message: Message, names: tuple[str, ...], patterns: CallPatterns) -> Message:
+def _user_turn(before: Message | None, message: Message) -> Message:
     parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
-    for is_text, group in groupby(message.parts, lambda part: type(part) is Text):
-        items = list(group)
-        if is_text:
-            parts += _escaped(items, names, patterns)
-        else:
-            parts += (
-                new for part in items for new in (_result(part, patterns) if type(part) is ToolResult else [part])
-            )
-    return message if parts == list(message.parts) else Message("user", tuple(_join_texts(parts)))
+    for part in message.parts:
+        parts += _result(part) if type(part) is ToolResult else [part]
+    return message if parts == list(message.parts) else Message("user", _join_texts(parts))
 
 
-def _escaped(texts: list[Part], names: tuple[str, ...], patterns: CallPatterns) -> list[Part]:
-    """Return adjacent texts with their marks escaped. They are read as one, because a mark may be split."""
-    text = "\n" + "".join(part.text for part in texts if type(part) is Text)
-    escaped = patterns.escape(text, lambda first: "\\" + first, names)
-    return texts if escaped == text else [Text(escaped[1:])]
-
-
-def _result(result: ToolResult, patterns: CallPatterns) -> Iterator[Part]:
-    word = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
-    # An escape in JSON stands for the same letter, so the value does not change.
-    value = patterns.escape(to_json(result.model_value), lambda first: f"\\u{ord(first):04x}", ())
+def _result(result: ToolResult) -> Iterator[Part]:
+    status = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
     note = "" if result.hint is None else f"\nNote: {result.hint}"
-    yield Text(f"{word} {result.id} {result.name}: {value}{note}")
+    yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}")
     yield from result.media
 
 
@@ -119,15 +96,15 @@ def _model_turn(message: Message, marker: str) -> Message:
     for part in message.parts:
         match part:
             case ToolCall():
-                parts.append(Text(f"{marker}: {part.name}({to_json(part.arguments)})"))
+                parts.append(Text(f"{marker}: {part.name}({json_text(part.arguments)})"))
             case Text() | Thought() | Blob():
                 parts.append(part)
             case Opaque() if (rejected := rejected_call(part)) is not None:
                 parts.append(Text(rejected.text))
-    return Message("model", tuple(_join_texts(parts)))
+    return Message("model", _join_texts(parts))
 
 
-def _join_texts(parts: Iterable[Part]) -> Iterable[Part]:
+def _join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return the parts with adjacent texts as one, each on a line of its own."""
     joined: list[Part] = []
     for part in parts:
@@ -135,15 +112,12 @@ def _join_texts(parts: Iterable[Part]) -> Iterable[Part]:
             joined[-1] = Text(f"{joined[-1].text}\n{part.text}")
         else:
             joined.append(part)
-    return joined
+    return tuple(joined)
 
 
-_MAX_CHARS = 1_000_000
-"""Longer texts are not searched: any call of a tool they call counts as an echo."""
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_WORD = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_]+")
+_LITERALS = frozenset(["true", "false", "null"])
 _QUOTES = r"[\"'“”`*\\]{0,6}"
 
 
@@ -156,21 +130,38 @@ class EchoFilter:
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = tuple(messages)
-        self._calling: dict[str, list[_Quoted]] = {}
-        """The texts that call a tool, by its name."""
+        self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
+        """The texts that call a tool, by its name, each with its tokens."""
 
     def is_echo(self, call: WrittenCall, nonce: str) -> bool:
         """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
         if call.name not in self._calling:
             pattern = _calls_of(call.name)
-            texts = [quoted for quoted in self._texts if call.name in quoted.text and pattern.search(quoted.text)]
-            self._calling[call.name] = texts
-        texts = self._calling[call.name]
-        return any(text.contains(call.arguments) for text in texts if nonce in text.text)
+            self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
+        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
+        texts = [(text, tokens) for text, tokens in self._calling[call.name] if nonce in text]
+        return any(all(_has_token(text, tokens, token) for token in wanted) for text, tokens in texts)
 
     @cached_property
-    def _texts(self) -> "list[_Quoted]":
-        return [_Quoted(text) for message in self._messages if message.role == "user" for text in _texts_of(message)]
+    def _texts(self) -> list[str]:
+        """The texts, raw and with their escape sequences decoded."""
+        texts = [text for message in self._messages if message.role == "user" for text in _texts_of(message)]
+        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+
+
+def _tokens(text: str) -> frozenset[str | float]:
+    """Return the words and the numbers of a text, without signs."""
+    tokens = _TOKEN.findall(text.casefold())
+    return frozenset(float(token) if token[0].isdecimal() else token for token in tokens)
+
+
+def _has_token(text: str, tokens: frozenset[str | float], token: str | float) -> bool:
+    """Whether a text has a token; in some languages there are no spaces between words."""
+    return token in tokens or (isinstance(token, str) and not token.isascii() and token in text.casefold())
 
 
 def _calls_of(name: str) -> re.Pattern[str]:
@@ -184,50 +175,16 @@ def _calls_of(name: str) -> re.Pattern[str]:
 
 
 def _texts_of(message: Message) -> Iterator[str]:
-    yield "".join(part.text for part in message.parts if type(part) is Text)
+    yield message.text
     for part in message.parts:
         if type(part) is Blob:
             yield _file_text(part)
         elif type(part) is ToolResult:
             value = part.model_value
-            yield value if isinstance(value, str) else to_json(value)
+            yield value if isinstance(value, str) else json_text(value)
             yield from map(_file_text, part.media)
 
 
 def _file_text(blob: Blob) -> str:
     is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
     return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")
-
-
-class _Quoted:
-    """A text that others wrote. Escape sequences match raw and decoded."""
-
-    def __init__(self, text: str) -> None:
-        self.text = f"{text}\n{_ESCAPE.sub(_unescape, text)}" if "\\" in text else text
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.text.casefold()))
-
-    @cached_property
-    def _numbers(self) -> frozenset[float]:
-        return frozenset(float(number) for number in _NUMBER.findall(self.text))
-
-    def contains(self, value: Any) -> bool:
-        """Whether all words and numbers of this value are in the text."""
-        if len(self.text) > _MAX_CHARS:
-            return True
-        if isinstance(value, dict):
-            return all(self.contains(key) and self.contains(item) for key, item in value.items())
-        if isinstance(value, list | tuple):
-            return all(map(self.contains, value))
-        if isinstance(value, str):
-            words = _WORD.findall(value.casefold())
-            return all(word in self._words or (not word.isascii() and word in self.text.casefold()) for word in words)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return not is_number or abs(value) in self._numbers
-
-
-def _unescape(escape: re.Match[str]) -> str:
-    letter = escape[1]
-    return chr(int(letter[1:], 16)) if len(letter) > 1 else _ESCAPES.get(letter, letter)

@@ -7,7 +7,6 @@ import msgspec
 
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan._types.texts import NOT_JSON
 from midspan.providers.prompted.scanner import parameters_of, properties_of
 
 _MAX_DEPTH = 4
@@ -17,11 +16,30 @@ _EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boo
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
     """Return the description of the tools for the prompt. Calls start with `marker`."""
     schemas = {tool.name: parameters_of(tool) for tool in tools}
-    described = [_describe_tool(tool, schemas[tool.name]) for tool in tools]
     with_parameters = [tool for tool in tools if properties_of(schemas[tool.name])]
     without = [tool for tool in tools if tool not in with_parameters]
     examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
-    return "\n".join(["Available tools:", *described, "", *_rules(examples, marker)])
+    return "\n".join(
+        [
+            "Available tools:",
+            *(line for tool in tools for line in _describe_tool(tool, schemas[tool.name])),
+            "",
+            "When you need to use a tool, respond in EXACT format:",
+            f'{marker}: tool_name({{"arg1": "value1", "arg2": "value2"}})',
+            "",
+            "For example:",
+            *examples,
+            "",
+            "Rules:",
+            f"- A call is one line: {marker}, a colon, the name of the tool, and in parentheses one JSON object.",
+            "- Write valid JSON: double quotes around names and strings, \\n for line breaks in strings, no comments.",
+            "- Give every required parameter, and only parameters of the tool. A tool without parameters gets ({}).",
+            "- You may write several calls, each on its own line. They run one after another.",
+            "- After your calls, stop. You will get each result on a line that begins with TOOL_RESULT or TOOL_ERROR.",
+            "- Never write such a line yourself, and never invent a result.",
+            "- When you need no tool, answer in plain words.",
+        ]
+    )
 
 
 def choice_rule(choice: ToolChoice | None) -> str:
@@ -40,47 +58,28 @@ def example_call(tool: ToolSpec, marker: str) -> str:
     return f"{marker}: {tool.name}({_json(arguments)})"
 
 
-def _rules(examples: list[str], marker: str) -> list[str]:
-    word, bracket, nonce = marker.partition("[")
-    quoted = f", and so is {word}: without {bracket}{nonce}" if nonce else ""
-    return [
-        "When you need to use a tool, respond in EXACT format:",
-        f'{marker}: tool_name({{"arg1": "value1", "arg2": "value2"}})',
-        "",
-        "For example:",
-        *examples,
-        "",
-        "Rules:",
-        f"- A call is one line: {marker}, a colon, the name of the tool, and in parentheses one JSON object.",
-        "- Write valid JSON: double quotes around names and strings, \\n for a line break in a string, no comments.",
-        "- Give every required parameter, and only parameters of the tool. A tool without parameters gets ({}).",
-        "- You may write several calls, each on its own line. They run one after another.",
-        "- After your calls, stop. You will get each result on a line that begins with TOOL_RESULT or TOOL_ERROR.",
-        "- Never write such a line yourself, and never invent a result.",
-        f"- A marker with a backslash before it, \\{word}, is a quotation{quoted}.",
-        "- When you need no tool, answer in plain words.",
-    ]
-
-
-def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> str:
-    head = f"- {tool.name}: {_one_line(tool.description)}" if tool.description else f"- {tool.name}"
+def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> list[str]:
+    head = f"- {tool.name}" + _description(tool.description)
     parameters = _describe_properties(schema, "    ", 0)
     if not parameters:
-        return f"{head}\n  Parameters: (none)"
-    return "\n".join([head, "  Parameters:", *parameters, *_required(schema, "  ")])
+        return [head, "  Parameters: (none)"]
+    return [head, "  Parameters:", *parameters, *_required(schema, "  ")]
 
 
 def _describe_properties(node: SchemaNode, indent: str, depth: int) -> list[str]:
     lines = []
     for name, prop in properties_of(node).items():
-        description = _one_line(str(_keywords(prop).get("description") or ""))
-        line = f"{indent}- {name} ({_type(prop)})" + (f": {description}" if description else "")
-        lines.append(line + _values(prop))
+        description = _description(_keywords(prop).get("description"))
+        lines.append(f"{indent}- {name} ({_type(prop)}){description}{_values(prop)}")
         inner = prop if properties_of(prop) else _items(prop)
         if depth < _MAX_DEPTH:
             lines += _describe_properties(inner, indent + "  ", depth + 1)
             lines += _required(inner, indent + "  ")
     return lines
+
+
+def _description(text: Any) -> str:
+    return f": {' '.join(str(text).split())}" if text else ""
 
 
 def _required(node: SchemaNode, indent: str) -> list[str]:
@@ -109,12 +108,10 @@ def _values(node: SchemaNode) -> str:
 def _example(node: SchemaNode, depth: int) -> Any:
     """Return a value that has the type of a schema."""
     keywords = _keywords(node)
-    for values in (keywords.get("examples"), keywords.get("enum")):
-        if values:
-            return values[0]
-    for keyword in ("example", "default", "const"):
-        if keyword in keywords:
-            return keywords[keyword]
+    values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
+    values += [keywords[keyword] for keyword in ("default", "const") if keyword in keywords]
+    if values:
+        return values[0]
     name = next((name for name in TYPES if name in node.types), "null")
     if name == "object":
         return _example_object(node, depth)
@@ -138,16 +135,5 @@ def _items(node: SchemaNode) -> SchemaNode:
     return next((part.items for part in node.applying if part.items is not ANYTHING), ANYTHING)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _json(value: Any) -> str:
-    return msgspec.json.format(to_json(value), indent=0)
-
-
-def to_json(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except NOT_JSON as error:
-        return msgspec.json.encode(f"a value that is not JSON serializable: {error}").decode()
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()

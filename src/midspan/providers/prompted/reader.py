@@ -3,32 +3,34 @@
 The reader knows nothing of models and runs. However the text is cut into pieces, the result is the same. The time is
 linear in the length of the text.
 
-Text is given out up to the first place where a call may begin. It waits there until it shows that it is no call; a
-call is held with all the text after it until the end, when the calls are read. Calls run after the response anyway.
+Text is given out up to the first place where a call may begin. All that follows is held until the end, when the calls
+are read. Calls run after the response anyway.
 """
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import count, groupby
-from math import inf
+from itertools import count
 
 import msgspec
 from msgspec import Raw, Struct
 
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool, unknown_tool
-from midspan.providers.prompted.forms import MARKER, NONCE, OBSERVATION, RESULTS, call_patterns, read_between_marks
-from midspan.providers.prompted.scanner import (
-    MAX_HEAD_CHARS,
+from midspan.providers.prompted.calls import read_calls
+from midspan.providers.prompted.forms import (
+    MARKER,
+    MARKER_WORD,
+    NONCE,
+    OBSERVATION,
+    PLACES,
+    RESULTS,
     THOUGHTS,
-    Form,
-    Scanner,
-    ToolIndex,
-    Unreadable,
-    WrittenCall,
+    form_of,
+    has_call,
+    held_from,
 )
+from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, Form, Scanner, ToolIndex, Unreadable, WrittenCall
 
-DEFAULT_MARKER = "TOOL_CALL"
 REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
 """In one answer."""
@@ -76,7 +78,6 @@ class Reader:
         self,
         tools: Iterable[AnyTool] | ToolIndex,
         *,
-        marker: str = DEFAULT_MARKER,
         nonce: str | None = None,
         make_id: Callable[[], str] | None = None,
         rejection: Callable[[WrittenCall, bool], str | None] = lambda _call, _has_nonce: None,
@@ -84,143 +85,100 @@ class Reader:
         """`rejection` returns why a call, with or without the nonce, is not made; None if it is."""
         self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         self._nonce = nonce
-        self._patterns = call_patterns(marker)
         self._rejection = rejection
         self._make_id = make_id or numbered()
         # The text before `_at` was already given out and is kept as context, at first as if a line had ended.
         self._text, self._at = "\n", 1
-        self._pending: list[str] = []
+        self._held: list[str] | None = None
+        """The text after a place where a call may begin."""
         self._fed_chars = 0
-        self._wait_chars: float = 0
-        """How many characters must come before the text at `_at`, which may begin a call, is looked at again."""
         self._thought_end: str | None = None
         self._has_call_in_thought = False
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reparsed_chars = 0
         """Places that looked like a call and were none, and how much text was read there."""
-        self._calls = 0
-        """Calls that will be made or rejected."""
-        self._found: list[tuple[WrittenCall | RejectedCall | None, str]] = []
-        """Calls, or None for text, each with the text that it stands for."""
-        self._settled = 0
-        """How many items of `_found` stay text."""
+        self._pieces: list[Piece] = []
+        self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
+        """Calls, and None for text, each with the text that it stands for. The end of a thought makes them text."""
+        self._call_count = 0
 
     def feed(self, text: str) -> list[Piece]:
         """Return the text that cannot be part of a call."""
-        self._pending.append(text)
         self._fed_chars += len(text)
-        self._wait_chars -= len(text)
-        if self._wait_chars <= 0:
-            self._read(is_final=False)
+        if self._held is not None:
+            self._held.append(text)
+            return []
+        self._read(text, is_final=False)
         return self._take_pieces()
 
     def end(self) -> list[Piece]:
         """Return the rest: no more text will come."""
-        self._read(is_final=True)
+        self._read("".join(self._held or ()), is_final=True)
         return self._take_pieces()
 
     def _take_pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        for is_text, group in groupby(self._found, lambda item: item[0] is None):
-            if is_text:
-                pieces.append(Text("".join(text for _, text in group)))
-                continue
-            for call, _ in group:
-                if isinstance(call, WrittenCall):
-                    pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
-                elif call is not None:
-                    pieces.append(call)
-        self._found, self._settled = [], 0
+        pieces, self._pieces = self._pieces, []
+        for call, text in self._calls:
+            match call:
+                case WrittenCall(name, arguments):
+                    pieces.append(ToolCall(self._make_id(), name, arguments))
+                case _:
+                    pieces.append(call or Text(text))
+        self._calls = []
         return pieces
 
-    def _read(self, *, is_final: bool) -> None:
-        """Read as far as the text is known to be text or a call."""
-        self._text = "".join([self._text[max(0, self._at - _CONTEXT) :], *self._pending])
-        self._at = min(self._at, _CONTEXT)
-        self._pending = []
-        search_at = self._at
-        while not self._rest_is_text and self._calls < MAX_CALLS:
+    def _read(self, more: str, *, is_final: bool) -> None:
+        """Read as far as the text is known to be text; at the end, read the calls."""
+        self._text = text = self._text[max(0, self._at - _CONTEXT) :] + more
+        self._at = search_at = min(self._at, _CONTEXT)
+        while not self._rest_is_text and self._call_count < MAX_CALLS:
             if self._thought_end is not None:
-                if not self._skip_thought(is_final=is_final):
+                if not self._skip_thought(self._thought_end, is_final=is_final):
                     return
                 search_at = self._at
-            text, place = self._text, self._patterns.find(self._text, search_at)
+            place = PLACES.search(text, search_at)
             if place is None:
-                self._add_text(len(text) if is_final else self._patterns.held_from(text, search_at))
+                self._add_text(len(text) if is_final else held_from(text, search_at))
                 return
-            begin, form = place.start(), self._patterns.form_of(place[0])
+            begin, form = place.start(), form_of(place[0])
             if form is None:
                 search_at = self._skip_mark(place)
                 continue
-            may_be_call = self._may_be_call(place, form, is_final=is_final)
-            if may_be_call is False:
+            has_head = form.head is None or form.head.match(text, begin, begin + MAX_HEAD_CHARS)
+            if not has_head and (is_final or len(text) - begin >= MAX_HEAD_CHARS):
                 search_at = begin + 1
             elif is_final:
                 search_at = self._read_call(place, form)
             else:
                 self._add_text(begin)
-                # Long JSON is not parsed again for every character.
-                self._wait_chars = inf if may_be_call else (len(text) - begin) // 8
+                self._held = [] if has_head else None
                 return
-        self._add_text(len(self._text))
-
-    def _may_be_call(self, place: re.Match[str], form: Form, *, is_final: bool) -> bool | None:
-        """Whether a call may begin at a place; None as long as that depends on text to come."""
-        begin, text = place.start(), self._text
-        if form.head is not None and form.head.match(text, begin) is None:
-            return False if is_final or len(text) - begin >= MAX_HEAD_CHARS else None
-        if form.may_be_call is None:
-            return True
-        scanner = self._scanner(place, form)
-        may_be_call = form.may_be_call(scanner)
-        if may_be_call is False:
-            # Short values do not count, because how much of them is read depends on how the text is cut.
-            parsed_chars = scanner.parsed_chars if scanner.parsed_chars > MAX_HEAD_CHARS else 0
-            if not is_final and self._reparsed_chars + parsed_chars > self._max_reparsed_chars:
-                return True  # whether the limit is reached depends on text to come
-            self._add_false_start(parsed_chars)
-        return may_be_call
-
-    def _scanner(self, place: re.Match[str], form: Form) -> Scanner:
-        return Scanner(self._text, place.start() if form.is_content else place.end(), self._tools, form)
-
-    @property
-    def _max_reparsed_chars(self) -> int:
-        return 4 * self._fed_chars + 50_000
-
-    def _add_false_start(self, parsed_chars: int) -> None:
-        """Count a place that is no call. Text after it is scanned again; the limits keep that linear."""
-        self._false_starts += 1
-        self._reparsed_chars += parsed_chars
-        self._rest_is_text = self._false_starts >= _MAX_FALSE_STARTS or self._reparsed_chars > self._max_reparsed_chars
+        self._add_text(len(text))
 
     def _skip_mark(self, place: re.Match[str]) -> int:
         """Handle a mark of a thought or a result, and return where to go on."""
         mark = place[0]
         if mark in RESULTS:
-            self._rest_is_text = mark != OBSERVATION or self._calls > 0
+            self._rest_is_text = mark != OBSERVATION or self._call_count > 0
             return place.end()
+        self._add_text(place.end())
         if mark in THOUGHTS:
             self._thought_end = THOUGHTS[mark]
-            self._add_text(place.end())
-            return self._at
-        # The thought began in the prompt, so all calls so far stood in it.
-        self._add_text(place.end())
-        self._found[self._settled :] = [(None, text) for _, text in self._found[self._settled :]]
-        self._settled, self._calls = len(self._found), 0
+        else:  # the thought began in the prompt, so all calls so far stood in it
+            self._pieces.append(Text("".join(text for _, text in self._calls)))
+            self._calls, self._call_count = [], 0
         return self._at
 
-    def _skip_thought(self, *, is_final: bool) -> bool:
+    def _skip_thought(self, mark: str, *, is_final: bool) -> bool:
         """Give out the thought as text. Return whether it has ended."""
-        assert self._thought_end is not None, "a thought is open"
-        begin, end = self._at, self._text.find(self._thought_end, self._at)
+        begin, end = self._at, self._text.find(mark, self._at)
         if end >= 0:
-            self._add_text(end + len(self._thought_end))
+            self._add_text(end + len(mark))
             self._thought_end, self._has_call_in_thought = None, False
             return True
-        self._add_text(len(self._text) if is_final else self._patterns.held_from(self._text, begin))
-        self._has_call_in_thought |= self._patterns.has_call(self._text, begin, self._at)
+        self._add_text(len(self._text) if is_final else held_from(self._text, begin))
+        self._has_call_in_thought |= has_call(self._text, begin, self._at)
         if is_final and self._has_call_in_thought:
             error = "a call in a thought that has no end is not made; end the thought before the call"
             self._add_call(RejectedCall("", error), "")
@@ -229,9 +187,9 @@ class Reader:
     def _read_call(self, place: re.Match[str], form: Form) -> int:
         """Read the call at a place, and return where to go on."""
         begin, text = place.start(), self._text
-        scanner = self._scanner(place, form)
+        scanner = Scanner(text, begin if form.is_content else place.end(), self._tools, form)
         try:
-            calls = (form.parse or read_between_marks)(scanner)
+            calls = (form.parse or read_calls)(scanner)
         except Unreadable as error:
             if scanner.tool is not None:
                 return self._reject_unreadable(begin, scanner.tool, str(error))
@@ -243,18 +201,23 @@ class Reader:
         self._at = scanner.at
         nonce = _NONCE.search(place[0]) if form is MARKER else None
         has_nonce = nonce is not None and nonce[0][1:-1] == self._nonce
-        for number, call in enumerate(calls[: MAX_CALLS - self._calls]):
-            raw, reason = "" if number else text[begin : scanner.at], call.error
-            if reason is None:
-                is_known = call.name in self._tools.specs
-                reason = self._rejection(call, has_nonce) if is_known else unknown_tool(call.name, self._tools.names)
+        for number, call in enumerate(calls[: MAX_CALLS - self._call_count]):
+            raw = "" if number else text[begin : scanner.at]
+            reason = self._reason_to_reject(call, form, has_nonce=has_nonce)
             self._add_call(call if reason is None else RejectedCall(raw, reason, call.name), raw)
         return scanner.at
+
+    def _reason_to_reject(self, call: WrittenCall, form: Form, *, has_nonce: bool) -> str | None:
+        if form.error:
+            return f"the call of {call.name} is not made: {form.error}"
+        if call.name not in self._tools.specs:
+            return unknown_tool(call.name, self._tools.specs)
+        return self._rejection(call, has_nonce)
 
     def _reject_unreadable(self, begin: int, tool: str, problem: str) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes."""
         text = self._text
-        more = "; calls after it are not made" if self._patterns.has_call(text, begin + 1, len(text)) else ""
+        more = "; calls after it are not made" if has_call(text, begin + 1, len(text)) else ""
         subject = f"the call of {tool}" if tool else "a call"
         error = f"{subject} cannot be read: {problem}{more}"
         self._add_text(begin)
@@ -262,17 +225,24 @@ class Reader:
         self._rest_is_text, self._at = True, len(text)
         return self._at
 
+    def _add_false_start(self, parsed_chars: int) -> None:
+        """Count a place that is no call. Text after it is scanned again; the limits keep that linear."""
+        self._false_starts += 1
+        self._reparsed_chars += parsed_chars
+        is_too_much = self._reparsed_chars > 4 * self._fed_chars + 50_000
+        self._rest_is_text = is_too_much or self._false_starts >= _MAX_FALSE_STARTS
+
     def _add_call(self, call: WrittenCall | RejectedCall, text: str) -> None:
-        self._found.append((call, text))
-        self._calls += 1
-        if self._calls == MAX_CALLS:
+        self._calls.append((call, text))
+        self._call_count += 1
+        if self._call_count == MAX_CALLS:
             more = RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read")
-            self._found.append((more, ""))
+            self._calls.append((more, ""))
 
     def _add_text(self, end: int) -> None:
         """Give out the text up to this position."""
         if end > self._at:
-            self._found.append((None, self._text[self._at : end]))
+            self._calls.append((None, self._text[self._at : end]))
             self._at = end
 
 
@@ -286,10 +256,8 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     """
     index = ToolIndex(tools)
     text = _HEAD.sub("", text, count=1).strip()
-    if not text or not index.names:
-        return ()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    for candidate in (code, f"{DEFAULT_MARKER}: {text}", text):
+    for candidate in (code, f"{MARKER_WORD}: {text}", text):
         reader = Reader(index, make_id=local_id)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]

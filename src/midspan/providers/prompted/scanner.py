@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -12,22 +12,9 @@ from midspan._schema.normalize import normalize_tree
 from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
-T = TypeVar("T")
-
 CUT = "the text ends before the call does"
 SPACE = re.compile(r"\s*")
 SAME_LINE = re.compile(r"[ \t]*")
-THOUGHTS = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<seed:think>": "</seed:think>",
-    "[THINK]": "[/THINK]",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|channel>thought": "<channel|>",
-    "<|channel|>analysis<|message|>": "<|end|>",
-}
-"""The marks around what a model thinks. A call among it is not made."""
-LINE_START = "|".join(map(re.escape, ["\n", *THOUGHTS.values()]))
 _MAX_NAME_CHARS = 200
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
 NAMESPACE = "|".join(map(re.escape, NAMESPACES))
@@ -40,8 +27,6 @@ class WrittenCall(Struct, frozen=True):
 
     name: str
     arguments: dict[str, Any]
-    error: str | None = None
-    """Why the call is not made although it can be read."""
 
 
 Calls = list[WrittenCall] | None
@@ -54,18 +39,20 @@ class Form(Struct, frozen=True, eq=False):
     starts: tuple[str, ...]
     """The marks with which a call begins."""
     ends: tuple[str, ...] = ()
-    parse: "Callable[[Scanner], Calls] | None" = None
-    """Reads the calls; returns None if the text is not a call. Without it, the calls stand between two marks."""
     needs_end: bool = True
     """Without the end mark the call is not complete. Some models end their turn with it, so servers remove it."""
-    at_line_start: bool = False
-    """The start marks also occur in plain text, so they count only at the beginning of a line."""
+    is_certain: bool = True
+    """The start mark does not occur in other text. Otherwise only what names a declared tool is a call."""
+    place: Literal["anywhere", "line start", "within a line"] = "anywhere"
+    """Where the start marks count."""
     head: re.Pattern[str] | None = None
     """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
-    may_be_call: "Callable[[Scanner], bool | None] | None" = None
-    """Whether a call may begin here; None as long as that depends on text to come. Text is held only for a call."""
     is_content: bool = False
-    """The start mark is a part of what `parse` reads."""
+    """The start mark is a part of what is read."""
+    parse: "Callable[[Scanner], Calls] | None" = None
+    """Reads the calls; returns None if the text is not a call. Without it, the calls are read in any form."""
+    error: str = ""
+    """Why calls in this form are not made."""
 
 
 MAX_HEAD_CHARS = 160
@@ -80,7 +67,6 @@ class ToolIndex:
 
     def __init__(self, tools: Iterable[AnyTool]) -> None:
         self.specs = {tool.name: tool for tool in tools if isinstance(tool, ToolSpec)}
-        self.names = tuple(self.specs)
         self._schemas: dict[str, SchemaNode] = {}
 
     def resolve(self, name: str) -> str | None:
@@ -90,8 +76,9 @@ class ToolIndex:
         bare = _CALL_NUMBER.sub("", name[skip(_NAMESPACE, name, 0) :])
         return bare if bare in self.specs else None
 
-    def similar(self, name: str) -> list[str]:
-        return get_close_matches(name[:_MAX_NAME_CHARS], self.names, 3, 0.6)
+    def resembles(self, name: str) -> bool:
+        """Whether a tool has this name or a similar one."""
+        return self.resolve(name) is not None or bool(get_close_matches(name[:_MAX_NAME_CHARS], self.specs, 1, 0.6))
 
     def schema(self, name: str | None) -> SchemaNode:
         """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
@@ -135,7 +122,7 @@ class Scanner:
 
     def take(self, *marks: str) -> str:
         """Return the first of these marks that is at the current position, or an empty string."""
-        mark = next((mark for mark in marks if self.text.startswith(mark, self.at)), "")
+        mark = self.sees(*marks)
         self.at += len(mark)
         return mark
 
@@ -150,9 +137,7 @@ class Scanner:
 
     def sees(self, *marks: str) -> str:
         """Return the mark that is at the current position without moving."""
-        mark = self.take(*marks)
-        self.at -= len(mark)
-        return mark
+        return next((mark for mark in marks if self.text.startswith(mark, self.at)), "")
 
     def expect(self, *marks: str) -> None:
         """Take one of these marks after any space. A call without the end mark of its form is not complete."""
@@ -169,7 +154,7 @@ class Scanner:
         self.tool = self.tools.resolve(name) or ""
         return self.tool or name
 
-    def parse(self, parse: Callable[[LenientJsonParser], T], **options: bool) -> T:
+    def parse(self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, **options: bool) -> Any:
         """Return what `parse` reads here."""
         begin = self.at
         parser = LenientJsonParser(self.text, begin, **options)
