@@ -78,7 +78,6 @@ def test_read_starts_at_any_number_and_has_a_limit(journal: Journal) -> None:
         assert await journal.read("a", 4, 100) == everything[4:]
         assert await journal.read("a", 0, 0) == []
         assert await journal.read("a", 5) == []
-        assert await journal.read("a", 10**30, 10**30) == []
 
     run(main())
 
@@ -419,7 +418,6 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
         assert [info.run for info in await journal.list(state="completed")] == ["run 4", "run 2", "run 0"]
         assert [info.run for info in await journal.list(state="running", limit=1)] == ["run 3"]
         assert await journal.list(limit=0) == []
-        assert await journal.list(limit=10**30) == infos
         first = infos[-2]
         assert first == RunInfo("run 1", 3, RunSummary(), None, None, first.started_at, first.updated_at, first.cursor)
         assert await journal.get("run 1") == first
@@ -489,16 +487,10 @@ def test_runs_are_listed_in_pages_by_owner_and_state(journal: Journal) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 40, "²", 5])
-def test_invalid_cursor_is_rejected(journal: Journal, cursor: Any) -> None:
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 40, "²"])
+def test_invalid_cursor_is_rejected(journal: Journal, cursor: str) -> None:
     with pytest.raises(ConfigError, match="is not a cursor of this journal"):
         run(journal.list(after=cursor))
-
-
-def test_unknown_state_is_rejected(journal: Journal) -> None:
-    state: Any = "stopped"
-    with pytest.raises(ConfigError, match="unknown state 'stopped'; known states: running, completed"):
-        run(journal.list(state=state))
 
 
 def test_events_can_be_any_bytes(journal: Journal) -> None:
@@ -534,26 +526,6 @@ def test_run_can_have_any_name(journal: Journal) -> None:
         for name in NAMES:
             assert await journal.read(name) == [(0, name.encode())]
         assert [info.run for info in await journal.list()] == NAMES[::-1]
-
-    run(main())
-
-
-@pytest.mark.parametrize("name", ["", "\ud800", None, 5, b"bytes"])
-def test_invalid_name_is_rejected(journal: Journal, name: Any) -> None:
-    with pytest.raises(ConfigError, match="the id of a run must be"):
-        run(journal.append(name, 0, documents(1)))
-
-
-def test_negative_numbers_are_rejected(journal: Journal) -> None:
-    async def main() -> None:
-        with pytest.raises(ConfigError, match="numbered from 0"):
-            await journal.read("a", -1)
-        with pytest.raises(ConfigError, match="numbered from 0"):
-            await collected(journal.watch("a", -1))
-        with pytest.raises(ConfigError, match="limit must not be negative"):
-            await journal.read("a", 0, -1)
-        with pytest.raises(ConfigError, match="limit must not be negative"):
-            await journal.list(limit=-1)
 
     run(main())
 

@@ -92,7 +92,7 @@ def test_number_of_interim_responses_is_limited() -> None:
     async def main() -> None:
         for timeouts in (Timeouts(), Timeouts(connect=None, first_byte=None, between_bytes=None)):
             error = await error_of(misbehaving.only_interim, timeouts)
-            assert str(error).endswith("it consists of 101 interim (1xx) responses and no final one")
+            assert str(error).endswith("its head or trailers are too large")
 
     run(main())
 
@@ -134,13 +134,13 @@ def test_unknown_host_is_named_in_the_error() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "timeouts", "words"),
     [
-        (misbehaving.stall_before_head, Timeouts(first_byte=SHORT), "within 0.05 s (timeout 'first_byte')"),
-        (misbehaving.stall_within_head, Timeouts(first_byte=SHORT), "within 0.05 s (timeout 'first_byte')"),
-        (misbehaving.drip_interim, Timeouts(first_byte=SHORT), "within 0.05 s (timeout 'first_byte')"),
-        (misbehaving.stall_in_body, Timeouts(between_bytes=SHORT), "within 0.05 s (timeout 'between_bytes')"),
-        (misbehaving.stall_before_head, Timeouts(total=SHORT), "within 0.05 s (timeout 'total')"),
-        (misbehaving.stall_in_body, Timeouts(total=SHORT), "within 0.05 s (timeout 'total')"),
-        (misbehaving.drip, Timeouts(total=SHORT), "within 0.05 s (timeout 'total')"),
+        (misbehaving.stall_before_head, Timeouts(first_byte=SHORT), "timeout 'first_byte' of 0.05 s"),
+        (misbehaving.stall_within_head, Timeouts(first_byte=SHORT), "timeout 'first_byte' of 0.05 s"),
+        (misbehaving.drip_interim, Timeouts(first_byte=SHORT), "timeout 'first_byte' of 0.05 s"),
+        (misbehaving.stall_in_body, Timeouts(between_bytes=SHORT), "timeout 'between_bytes' of 0.05 s"),
+        (misbehaving.stall_before_head, Timeouts(total=SHORT), "timeout 'total' of 0.05 s"),
+        (misbehaving.stall_in_body, Timeouts(total=SHORT), "timeout 'total' of 0.05 s"),
+        (misbehaving.drip, Timeouts(total=SHORT), "timeout 'total' of 0.05 s"),
     ],
 )
 def test_each_stage_has_its_own_timeout(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
@@ -161,7 +161,7 @@ def test_silent_tls_handshake_ends_with_the_connect_timeout() -> None:
             Server(misbehaving.answer, on_connection=stall) as server,
             Transport(Timeouts(connect=SHORT)) as transport,
         ):
-            with pytest.raises(RequestTimeoutError, match=r"no connection to .* within 0.05 s \(timeout 'connect'\)"):
+            with pytest.raises(RequestTimeoutError, match=r"timeout 'connect' of 0\.05 s"):
                 await transport.send(post(server.url.replace("http:", "https:")))
             await server.until_all_gone()
 

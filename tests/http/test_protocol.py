@@ -117,19 +117,6 @@ def test_deflate_is_read_with_and_without_the_zlib_header(wbits: int) -> None:
     assert asyncio.run(body_of(sends(response(packed, "200 OK", "Content-Encoding: deflate")))) == b"abc" * 1000
 
 
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        (OK + b"Transfer-Encoding: gzip\r\n\r\n", "its Transfer-Encoding is not supported"),
-        (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "its Transfer-Encoding is not supported"),
-        (b"HTTP/1.1 099 Low\r\n\r\n", "invalid status code"),
-    ],
-)
-def test_unsupported_framing_is_an_error(head: bytes, words: str) -> None:
-    with pytest.raises(NetworkError, match=words):
-        asyncio.run(body_of(sends(head)))
-
-
 @pytest.mark.parametrize("filler", [b"X: " + b"a" * 2**16, b"X: y\r\n" * 2**13])
 def test_endless_trailers_are_an_error(filler: bytes) -> None:
     async def endless(exchange: Exchange) -> None:
@@ -168,17 +155,6 @@ def test_unexpected_upgrade_closes_the_connection() -> None:
         async with Server(behaviour) as server, Transport(PATIENT) as transport:
             answer = await transport.send(post(server.url))
             assert (answer.status, answer.body) == (101, b"")
-            await server.until_all_gone()
-
-    run(main())
-
-
-@pytest.mark.parametrize("more", [b"hello", b"0\r\n\r\n", misbehaving.response(b"evil")])
-def test_body_after_the_response_to_head_closes_the_connection(more: bytes) -> None:
-    async def main() -> None:
-        async with Server(sends(OK + b"Content-Length: 5\r\n\r\n" + more)) as server, Transport(PATIENT) as transport:
-            answer = await transport.send(HttpRequest("HEAD", server.url))
-            assert (answer.status, answer.body) == (200, b"")
             await server.until_all_gone()
 
     run(main())

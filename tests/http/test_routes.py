@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from midspan._http.routes import Proxies
+from midspan._http.routes import proxy_for
 from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ConfigError, NetworkError, RequestTimeoutError
 from tests.bounds import BOUND
@@ -253,7 +253,7 @@ def test_proxy_can_be_reached_by_tls(certificate: Path, monkeypatch: pytest.Monk
         (b"SSH-2.0-OpenSSH\r\n", r"the response of the proxy for example\.org:443 is not valid HTTP"),
         (
             b"HTTP/1.1 200 Conn",
-            r"the proxy for example\.org:443 closed the connection in the middle of the response head",
+            r"the proxy for example\.org:443 closed the connection without a response",
         ),
     ],
 )
@@ -288,7 +288,7 @@ def test_http_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) ->
     run(main())
 
 
-def test_proxy_settings_are_read_once_and_no_proxy_excludes_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_excludes_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
             monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
@@ -329,7 +329,7 @@ def test_silent_proxy_ends_with_the_connect_timeout(monkeypatch: pytest.MonkeyPa
         async with Server(misbehaving.stall_before_head) as server:
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
             async with Transport(Timeouts(connect=0.05)) as transport:
-                with pytest.raises(RequestTimeoutError, match=r"example\.org:443 .*\(timeout 'connect'\)"):
+                with pytest.raises(RequestTimeoutError, match=r"example\.org:443 .* timeout 'connect'"):
                     await transport.send(post("https://example.org/"))
             await server.until_all_gone()
 
@@ -363,11 +363,11 @@ def test_proxy_is_chosen_by_scheme_and_host(
 ) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    assert Proxies().proxy_for(url) == proxy
+    assert proxy_for(url) == proxy
 
 
 def test_unsupported_proxy_scheme_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", f"socks5://user:{SECRET}@127.0.0.1:{int(BOUND)}")
     with pytest.raises(ConfigError, match="'socks5'") as caught:
-        Proxies().proxy_for("https://a.org/")
+        proxy_for("https://a.org/")
     assert SECRET not in str(caught.value)

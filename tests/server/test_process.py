@@ -271,7 +271,7 @@ def test_journal_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     directory, garbage = tmp_path / "directory", tmp_path / "garbage"
     directory.mkdir()
     garbage.write_bytes(b"not a database, " * 100)
-    for path, problem in ((directory, "is a directory"), (garbage, "is not an SQLite database")):
+    for path, problem in ((directory, "unable to open"), (garbage, "is not a database")):
         done = serve_with_journal(tmp_path, path)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("midspan: ")

@@ -1,11 +1,8 @@
 import asyncio
 from contextlib import aclosing
 
-import pytest
-
 from midspan._storage.journal import RunSummary
 from midspan._storage.memory import MemoryJournal
-from midspan.errors import ConfigError
 from tests.bounds import BOUND
 
 DONE = RunSummary(state="completed")
@@ -81,11 +78,6 @@ def test_watcher_of_a_dropped_run_sees_all_of_its_events() -> None:
             assert [item async for item in watcher] == [(1, b"2")]
 
     asyncio.run(main())
-
-
-def test_negative_number_of_runs_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="max_runs must not be negative"):
-        MemoryJournal(max_runs=-1)
 
 
 def test_watcher_of_an_ended_run_gets_all_of_it_although_the_journal_is_closed() -> None:

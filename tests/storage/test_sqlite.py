@@ -257,14 +257,16 @@ def test_event_loop_is_not_blocked_while_another_process_locks_the_file(path: Pa
     run(main())
 
 
-def test_locked_file_is_an_error_and_later_appends_succeed(path: Path) -> None:
+def test_locked_file_is_an_error_and_later_appends_succeed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._storage.sqlite_file._BUSY_SECONDS", 0.05)
+
     async def main() -> None:
-        journal = SqliteJournal(path, busy_timeout=0.05)
+        journal = SqliteJournal(path)
         await journal.append("a", 0, [b"1"])
         other = sqlite3.connect(path, isolation_level=None)
         with closing(other):
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(MidspanError, match=r"journal.db was locked by another process for too long"):
+            with pytest.raises(MidspanError, match=r"journal\.db failed: database is locked"):
                 await journal.append("a", 1, [b"2"])
             other.execute("COMMIT")
         assert await journal.append("a", 1, [b"2"]) == 2
@@ -306,22 +308,17 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_unwritable_directory_is_reported(unwritable: Path) -> None:
-    expect_refusal(unwritable / "journal.db", r"cannot open .*journal\.db; its directory must exist and be writable")
-
-
-def test_missing_directory_is_reported_when_the_journal_is_created(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^cannot open '.*missing/journal\.db': no such directory$"):
-        SqliteJournal(tmp_path / "missing" / "journal.db")
+    expect_refusal(unwritable / "journal.db", r"cannot use .*journal\.db as a journal: unable to open database file")
 
 
 def test_directory_is_rejected(tmp_path: Path) -> None:
-    expect_refusal(tmp_path, r"is a directory; pass the path of a file, for example .*/runs\.db$")
+    expect_refusal(tmp_path, "unable to open database file")
 
 
 def test_file_that_is_not_a_database_is_rejected_unchanged(path: Path) -> None:
     text = "these are my notes\n" * 100
     path.write_text(text)
-    expect_refusal(path, r"journal\.db is not an SQLite database; give the path")
+    expect_refusal(path, r"cannot use .*journal\.db as a journal: file is not a database")
     assert path.read_text() == text
 
 
@@ -338,14 +335,14 @@ def test_journal_of_a_newer_version_is_rejected(path: Path, journal: SqliteJourn
     run(journal.aclose())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE journal_version SET version = 99")
-    expect_refusal(path, r"journal format 99, but this release uses format 3; use a newer Midspan")
+    expect_refusal(path, r"journal format 99, but this release of Midspan uses format 3")
 
 
 def test_journal_of_the_first_format_is_rejected(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE journal_version (version INTEGER NOT NULL)")
         connection.execute("INSERT INTO journal_version VALUES (1)")
-    expect_refusal(path, r"journal format 1, but this release uses format 3; it was written by a pre-release")
+    expect_refusal(path, r"journal format 1, but this release of Midspan uses format 3")
 
 
 def expect_refusal(path: Path, words: str) -> None:
@@ -358,16 +355,6 @@ def expect_refusal(path: Path, words: str) -> None:
         with pytest.raises(ConfigError, match=words):
             run(use)
     run(journal.aclose())
-
-
-def test_memory_is_not_a_file_name() -> None:
-    with pytest.raises(ConfigError, match="needs the path of a file; use MemoryJournal for memory"):
-        SqliteJournal(":memory:")
-
-
-def test_unknown_synchronous_mode_is_rejected(path: Path) -> None:
-    with pytest.raises(ConfigError, match="known values: full, normal"):
-        SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]
 
 
 LIMITED_FILE = """
@@ -407,7 +394,7 @@ asyncio.run(main())
 def test_an_append_that_fails_stores_nothing_and_later_appends_succeed(
     path: Path, room: int, size: int, count: int
 ) -> None:
-    words = "FILE could not be read or written; check its disk (disk I/O error)\n"
+    words = "the journal FILE failed: disk I/O error\n"
     assert printed(script(LIMITED_FILE, path, room, size, count)) == words
 
 

@@ -1,9 +1,5 @@
-"""Response bodies that arrive piece by piece: decompression, server-sent events, and one long JSON array.
+"""Response bodies that arrive piece by piece: decompression, and server-sent events with data of any kind."""
 
-The parsers take chunks of any size and do not interpret the data.
-"""
-
-import re
 import zlib
 from typing import Any
 
@@ -12,7 +8,6 @@ from msgspec import Struct
 _MAX_DECODED_PIECE = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"id", b"retry")
-_JSON_TOKENS = re.compile(rb'["\[\]{},]|\\.?', re.DOTALL)
 
 
 class Decoder:
@@ -91,9 +86,6 @@ class EventStream:
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
-            if line.startswith(b"data: "):
-                self._add_line(line[6:], events, stray=False)
-                continue
             field, _, value = line.partition(b":")
             if not line:
                 self._end_event(events)
@@ -116,47 +108,3 @@ class EventStream:
         if data:  # an event without data is ignored
             events.append(Event(data, self._name, self._stray))
         self._lines, self._name = [], ""
-
-
-class ArrayStream:
-    """Splits a JSON array: feed it chunks; it returns the elements they complete.
-
-    It looks at strings and brackets only. Whether an element is valid JSON is for its decoder to decide.
-    """
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        """The element that is not complete yet, and what follows the array."""
-        self._position = 0
-        """Where to continue in the buffer."""
-        self._depth = 0
-        self._in_string = False
-        self._has_ended = False
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        self._buffer += piece
-        elements: list[bytes] = []
-        begin, token = 0, b""
-        for match in _JSON_TOKENS.finditer(self._buffer, self._position):
-            token, end = match.group(), match.end()
-            if token == b'"':
-                self._in_string = not self._in_string
-            elif self._in_string or self._has_ended:
-                continue
-            elif token in b"[{":
-                self._depth += 1
-                begin = end if self._depth == 1 else begin
-            elif token in b"]}":
-                self._depth -= 1
-                self._has_ended = self._depth == 0
-            if self._has_ended or (token == b"," and self._depth == 1):
-                elements.append(bytes(self._buffer[begin : end - 1]).strip())
-                begin = end
-        # If the escaped byte has not arrived, the next feed begins with its backslash.
-        self._position = len(self._buffer) - begin - (token == b"\\")
-        del self._buffer[:begin]
-        return [element for element in elements if element]
-
-    def end(self) -> bytes:
-        """Return what follows the last complete element; empty if the array was complete."""
-        return bytes(self._buffer).strip()

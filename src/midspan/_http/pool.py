@@ -6,7 +6,6 @@ module loads httptools and ssl, so the first request imports it.
 """
 
 import asyncio
-import errno
 import os
 import socket
 import ssl
@@ -15,8 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
-from midspan._http.protocol import READ_BUFFER_BYTES, HttpProtocol, Stage, timed_out
-from midspan._http.routes import Address, Proxies, Route, tls_context
+from midspan._http.protocol import NEVER, READ_BUFFER_BYTES, HttpProtocol, timed_out
+from midspan._http.routes import Address, Route, tls_context
 from midspan.errors import MidspanError, NetworkError
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ _HAPPY_EYEBALLS_SECONDS = 0.25
 _NO_TIMEOUTS = Timeouts(None, None, None)
 """For CONNECT requests; the connect timeout covers them."""
 _PROXY = "the proxy set in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-_HINTS = {
-    errno.ECONNREFUSED: "connection refused; check the URL and whether the server is running",
-    errno.ENETUNREACH: "network unreachable; check your network connection",
-    errno.EHOSTUNREACH: "host unreachable; check your network connection",
-    errno.EMFILE: "too many open files; raise the limit of this process or send fewer requests at once",
-}
 
 
 class Pool:
@@ -42,16 +35,13 @@ class Pool:
     guard: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
-    def __init__(self, max_connections: int | None = None, max_body_bytes: int | None = None) -> None:
+    def __init__(self, max_body_bytes: int) -> None:
         self.process = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(max_connections) if max_connections else None
         self._max_body_bytes = max_body_bytes
-        self._proxies = Proxies()
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
         self._idle: dict[object, list[HttpProtocol]] = {}
         self._connections: set[HttpProtocol] = set()
-        self._connecting: set[asyncio.Timeout] = set()
         self._read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
@@ -61,45 +51,32 @@ class Pool:
 
         For a `stream` the response has only a head; the stream reads the body from `connection` and releases it.
         """
-        whole = stream is None
-        if self._slots is not None:
-            await self._slots.acquire()
-        connection = response = data = None
+        connection = response = None
         try:
             route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
             data = route.encode(request)
-            if self._is_closed:  # while the request waited for a slot
-                raise _closed_error(route.origin)
             started = self._loop.time()
             if idle:
                 connection = idle.pop()
-                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
             if response is None:
                 connection = await self._connect(route, idle, timeouts, started)
-                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
             assert connection is not None, "one of the two sent the request"
             assert response is not None, "a new connection is not stale"
             if stream is not None:
                 stream.connection = connection
-            elif self._slots is not None:
-                self._slots.release()
             return response
         except BaseException as error:
-            self.release(connection)
+            if connection is not None:
+                connection.release()
             if not isinstance(error, MidspanError | asyncio.CancelledError):
                 raise
             # Without its traceback, whose frames hold header values and proxy credentials.
             failure = error.with_traceback(None)
         finally:
-            del data  # it has secrets, and a traceback may show local variables
+            data = b""  # it has secrets, and a traceback may show local variables
         raise failure  # outside the `except` block, which would add the original as context
-
-    def release(self, connection: HttpProtocol | None) -> None:
-        """Keep the connection if its response is complete, close it otherwise, and allow the next request."""
-        if connection is not None:
-            connection.release()
-        if self._slots is not None:
-            self._slots.release()
 
     async def close(self) -> None:
         """Fail all pending requests, close all connections and wait until they are closed."""
@@ -111,9 +88,6 @@ class Pool:
     def drop(self) -> None:
         """Fail all pending requests and close all connections without waiting."""
         self._is_closed = True
-        for timeout in self._connecting:
-            if not timeout.expired():
-                timeout.reschedule(0)
         for connection in tuple(self._connections):
             if connection.is_pending:
                 connection.fail(_closed_error(connection.origin))
@@ -122,7 +96,7 @@ class Pool:
 
     def _add_route(self, request: HttpRequest) -> tuple[Route, list[HttpProtocol]]:
         """Return a new route, and the idle connections that can be used for it."""
-        route = Route(request.method, request.url, self._proxies)
+        route = Route(request.method, request.url)
         idle = self._idle.setdefault(route.key, [])
         if len(self._routes) >= _MAX_ROUTES:
             self._routes.clear()
@@ -133,26 +107,15 @@ class Pool:
         self, route: Route, idle: list[HttpProtocol], timeouts: Timeouts, started: float
     ) -> HttpProtocol:
         connection = HttpProtocol(idle, self._read_buffer, self._max_body_bytes, self._connections.discard)
-        connect, total = timeouts.connect, timeouts.total
-        stage: Stage = "connect" if total is None or (connect is not None and connect <= total) else "total"
-        seconds = connect if stage == "connect" else total
-        timeout = asyncio.timeout_at(None if seconds is None else started + seconds)
-        self._connecting.add(timeout)
-        is_late = False
+        connect, total = timeouts.connect or NEVER, timeouts.total or NEVER
         try:
-            async with timeout:
+            async with asyncio.timeout_at(started + min(connect, total)):
                 await self._open(route, connection)
         except TimeoutError:
-            is_late = True
-        finally:
-            self._connecting.discard(timeout)
-        # Outside the `except` block, because the context of an exception may show credentials.
+            raise timed_out("connect" if connect <= total else "total", timeouts, route.origin) from None
         if self._is_closed:
-            if not is_late:
-                connection.transport.abort()
+            connection.transport.abort()
             raise _closed_error(route.origin)
-        if is_late:
-            raise timed_out(stage, timeouts, route.origin)
         if not connection.closed.done():
             self._connections.add(connection)
         return connection
@@ -169,7 +132,7 @@ class Pool:
             await _open_socket(connection, proxy, self._tls, _PROXY)
         else:
             assert self._tls is not None, "it was loaded above"
-            tunnel = HttpProtocol([], self._read_buffer, None, self._connections.discard)
+            tunnel = HttpProtocol([], self._read_buffer, 0, self._connections.discard)
             await _open_socket(tunnel, proxy, self._tls, _PROXY)
             try:
                 await _request_tunnel(tunnel, route)
@@ -234,5 +197,5 @@ def describe_connect_error(error: OSError, place: str) -> str:
             )
         case ssl.SSLError():
             return f"TLS handshake with {place} failed; is this an https URL?"
-    hint = _HINTS.get(error.errno or 0) or error.strerror or "check the URL and whether the server is running"
-    return f"cannot connect to {place}: {hint}"
+    reason = os.strerror(error.errno).lower() if error.errno else "no address of the host accepts connections"
+    return f"cannot connect to {place}: {reason}; check the URL and whether the server is running"

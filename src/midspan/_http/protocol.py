@@ -30,36 +30,26 @@ from midspan.errors import (
 )
 
 READ_BUFFER_BYTES = 2**16
-_NEVER = float("inf")
+NEVER = float("inf")
 _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A model may be silent for minutes. Probes keep gateways from dropping the connection, and detect a dead peer."""
 _IDLE_SECONDS = 75.0
 """A tool may well run for a minute between two turns."""
 _STALE_SECONDS = 1.0
 """A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
-_MAX_HEADERS = 256
-_MAX_HEAD_BYTES = 2**17
-"""Also the limit for trailers and chunk extensions."""
-_MAX_INTERIM_RESPONSES = 100
-"""A server that sends `102 Processing` every 20 seconds may do so for half an hour."""
-_HIGH_WATER = 2**18
-"""Unread bytes above which the connection stops reading."""
-_CODINGS = {"gzip", "deflate", "br", "zstd", "compress", "x-gzip", "x-compress"}
+_MAX_BUFFERED_BYTES = 2**18
+"""Unread bytes above which the connection stops reading; also the limit for a head, trailers and chunk extensions."""
+_COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")
 """Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
+_LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 Stage = Literal["connect", "first_byte", "between_bytes", "total"]
-_EXPIRED: dict[Stage, str] = {
-    "connect": "no connection to",
-    "first_byte": "no response from",
-    "between_bytes": "no further data from",
-    "total": "the request was not finished by",
-}
 
 
 def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> RequestTimeoutError:
     """Return the error for a request that exceeded the timeout of a stage."""
     seconds = getattr(timeouts, stage)
-    return RequestTimeoutError(f"{_EXPIRED[stage]} {origin} within {seconds:g} s (timeout {stage!r})")
+    return RequestTimeoutError(f"the request to {origin} exceeded its timeout {stage!r} of {seconds:g} s")
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
@@ -71,10 +61,10 @@ class HttpProtocol(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_interim", "_is_head", "_is_lost",
-        "_is_read_paused", "_keep_alive", "_loop", "_max_body_bytes", "_on_lost", "_overhead", "_parser",
-        "_poll", "_read_buffer", "_received", "_stage", "_status", "_timeouts", "_timer", "_timer_due", "_total_due",
-        "_waiter", "closed", "error", "is_idle", "is_pending", "on_body", "origin", "transport",
+        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_is_read_paused", "_is_stale", "_keep_alive",
+        "_loop", "_max_body_bytes", "_on_lost", "_parser", "_poll", "_read_buffer", "_remaining", "_reused_at",
+        "_stage", "_status", "_timeouts", "_timer", "_timer_due", "_total_due", "_waiter", "closed", "error", "is_idle",
+        "is_pending", "on_body", "origin", "transport",
     )  # fmt: skip
     # A conversation holds an idle connection while its tools run; as a dict, these would be most of its memory.
 
@@ -82,7 +72,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self,
         idle: "list[HttpProtocol]",
         read_buffer: memoryview,
-        max_body_bytes: int | None,
+        max_body_bytes: int,
         on_lost: "Callable[[HttpProtocol], object]",
     ) -> None:
         self.transport: asyncio.Transport
@@ -103,57 +93,51 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
         self._poll: select.poll | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = _NEVER
-        self._is_read_paused = False
-        self._is_lost = False
-        """Whether the connection was lost before the first byte of a response."""
+        self._timer_due = NEVER
+        self._is_read_paused = self._keep_alive = False
+        self._is_stale = False
+        """Whether the server closed the connection while it was idle, and so has not seen the request."""
 
     # Called by the pool
 
     async def exchange(
-        self, origin: str, request: bytes, timeouts: Timeouts, started: float, *, whole: bool = False
+        self, origin: str, request: bytes, timeouts: Timeouts, started: float, *, whole: bool
     ) -> HttpResponse | None:
         """Send a request and return the response to it, with its body and ready for the next request if `whole`.
 
         None means that an idle connection was stale: the server closed it before the first byte of the response, or has
         sent something since the last response, such as a response nobody asked for (408).
         """
-        was_idle, self.is_idle = self.is_idle, False
-        # The event loop may have been blocked, so look at the socket itself.
-        if was_idle and (self.transport.is_closing() or (self._poll is not None and self._poll.poll(0))):
-            self.transport.abort()
-            return None
         self.origin = origin
         self._timeouts = timeouts
-        self._is_head = request.startswith(b"HEAD ")
         self._status = 0
         """0 until the head of the response is complete."""
         self._head = b""
         self._decoder: Decoder | None = None
-        self._interim = self._buffered = self._received = 0
-        self._overhead = 0
-        """Bytes received since the head was complete or a piece of the body arrived."""
-        self._keep_alive = False
         self.is_pending = True
-        self._total_due = _NEVER if timeouts.total is None else started + timeouts.total
-        self._set_deadline("first_byte", timeouts.first_byte, started if was_idle else self._loop.time())
-        if not was_idle and self.transport.is_closing():
-            self._end(None, clean=False)
+        self._buffered = 0
+        """Bytes received since the request was sent or the reader took a piece of the body."""
+        self._remaining = self._max_body_bytes
+        self._total_due = started + (timeouts.total or NEVER)
+        was_idle, self.is_idle = self.is_idle, False
+        self._reused_at = started if was_idle else -NEVER
+        waiter = self._wait("first_byte", timeouts.first_byte, started if was_idle else self._loop.time())
+        # The event loop may have been blocked, so look at the socket itself.
+        if self.closed.done() or (was_idle and self._poll is not None and self._poll.poll(0)):
+            self._end(None)
         else:
             self.transport.write(request)
-        while not self._status:
-            if self.error is not None:
-                if was_idle and self._is_lost and self._loop.time() - started < _STALE_SECONDS:
-                    return None
-                raise self.error
-            self._waiter = self._loop.create_future()
-            await self._waiter
+        await waiter
+        if not self._status:
+            assert self.error is not None, "only a head or an error wakes the reader"
+            if self._is_stale:
+                return None
+            raise self.error
         if not whole:
-            self._pause_deadline()
             return HttpResponse(self._status, self._head, b"")
         body = self._take()
         if self.is_pending or self.error is not None or self._decoder is not None:
-            body += await self.read()
+            body += b"".join([piece async for piece in self])
         response = HttpResponse(self._status, self._head, body)
         self.release()
         return response
@@ -169,7 +153,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._idle.append(self)
             self._due = self._loop.time() + _IDLE_SECONDS
             if self._due < self._timer_due:
-                self._start_timer()
+                self._start_timer(self._due)
         else:
             self.transport.abort()
 
@@ -181,30 +165,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._wake()
 
     # Called by the reader of the response
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Return the decoded body bytes that have arrived, or wait for some."""
-        while not (piece := self._take()):
-            if self.error is not None:
-                raise self.error.with_traceback(None)
-            if not self.is_pending:
-                raise StopAsyncIteration
-            if self._waiter is not None and not self._waiter.done():
-                raise RuntimeError("this response is already being read by another task")
-            self._waiter = self._loop.create_future()
-            self._set_deadline("between_bytes", self._timeouts.between_bytes, self._loop.time())
-            try:
-                await self._waiter
-            finally:
-                self._pause_deadline()
-        return piece
-
-    async def read(self) -> bytes:
-        """Return the rest of the body."""
-        return b"".join([piece async for piece in self])
 
     def _take(self) -> bytes:
         """Return the decoded body bytes that have arrived."""
@@ -218,8 +178,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
         if self._decoder is not None:
             piece = self._decode(self._decoder, piece)
-        self._received += len(piece)
-        if self._max_body_bytes is None or self._received <= self._max_body_bytes:
+        self._remaining -= len(piece)
+        if self._remaining >= 0:
             return piece
         error = MalformedResponseError(
             f"the response of {self.origin} is larger than {self._max_body_bytes:,} bytes; "
@@ -236,48 +196,63 @@ class HttpProtocol(asyncio.BufferedProtocol):
                 decoder.finish()
         except zlib.error:
             self._decoder = None
-            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
-            self.fail(self._malformed(message))
+            self.fail(self._malformed(f"the body is not valid {decoder.coding}, although its Content-Encoding says so"))
             return b""
         return piece
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the decoded body bytes that have arrived, or wait for some."""
+        while True:
+            if self._chunks or self._decoder is not None:  # which may have more of what arrived before
+                piece = self._take()
+                if piece:
+                    return piece
+            if self.error is not None:
+                raise self.error.with_traceback(None)
+            if not self.is_pending:
+                raise StopAsyncIteration
+            if self._waiter is not None and not self._waiter.done():
+                raise RuntimeError("this response is already being read by another task")
+            await self._wait("between_bytes", self._timeouts.between_bytes, self._loop.time())
+
     # Deadlines
 
-    def _set_deadline(self, stage: Stage, seconds: float | None, now: float) -> None:
-        """Start the timeout of a stage, unless the total timeout ends before it."""
-        self._stage, self._due = stage, _NEVER if seconds is None else now + seconds
-        if self._total_due < self._due:
-            self._pause_deadline()
-        if self._due < self._timer_due:
-            self._start_timer()
+    def _wait(self, stage: Stage, seconds: float | None, now: float) -> "asyncio.Future[None]":
+        """Return a future for the reader, to whom the timeout of this stage applies while it waits."""
+        self._stage = stage
+        self._due = due = min(now + (seconds or NEVER), self._total_due)
+        if due < self._timer_due:
+            self._start_timer(due)
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
 
-    def _pause_deadline(self) -> None:
-        """Stop the clock, because the caller does not wait for the network. The total goes on."""
-        self._stage, self._due = "total", self._total_due
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def _start_timer(self) -> None:
+    def _start_timer(self, due: float) -> None:
         self._stop_timer()
-        self._timer, self._timer_due = self._loop.call_at(self._due, self._on_timer), self._due
+        self._timer, self._timer_due = self._loop.call_at(due, self._on_timer), due
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_due = None, _NEVER
+        self._timer, self._timer_due = None, NEVER
 
     def _on_timer(self) -> None:
-        # If the loop was blocked, the awaited bytes may have arrived meanwhile. Let their callbacks run first.
         self._stop_timer()
-        self._loop.call_soon(self._expire, self._loop.time())
-
-    def _expire(self, now: float) -> None:
-        if self.transport.is_closing():
-            return
-        if now < self._due < _NEVER:
-            self._start_timer()
+        is_reader_busy = self._waiter is not None and self._waiter.done()
+        due = self._total_due if is_reader_busy else self._due  # an idle connection has no reader
+        if self._loop.time() < due:
+            if due < NEVER:
+                self._start_timer(due)
         elif self.is_idle:
             self.transport.abort()
-        elif self.is_pending and self._due <= now:
-            self.fail(timed_out(self._stage, self._timeouts, self.origin))
+        elif self.is_pending:
+            self.fail(timed_out("total" if self._total_due <= due else self._stage, self._timeouts, self.origin))
 
     # Called by asyncio
 
@@ -302,66 +277,54 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if not self.is_pending:
             self.transport.abort()  # nobody asked for this
             return
-        data, chunks = self._read_buffer[:nbytes], len(self._chunks)
-        self._overhead += nbytes
-        self._buffered += nbytes
+        data = self._read_buffer[:nbytes]
         if not self._status:
             self._head += data
+        self._buffered += nbytes
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._keep_alive = False  # nobody asked for another protocol
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             self._keep_alive = False
             if self.is_pending:
                 self.fail(self._malformed(str(error.__context__ or error)))
-        if len(self._chunks) > chunks:
-            self._overhead = 0
-        elif self._overhead > _MAX_HEAD_BYTES and self.is_pending:
-            self.fail(self._malformed("its head or trailers are too large"))
+        if self._buffered > _MAX_BUFFERED_BYTES and self.is_pending:
+            if not self._chunks:
+                self.fail(self._malformed("its head or trailers are too large"))
+            elif not self._is_read_paused:
+                self._is_read_paused = True
+                self.transport.pause_reading()
         if self._status and (waiter := self._waiter) is not None and not waiter.done():
             waiter.set_result(None)
-        if self._buffered > _HIGH_WATER and self._chunks and self.is_pending and not self._is_read_paused:
-            self._is_read_paused = True
-            self.transport.pause_reading()
 
     def eof_received(self) -> None:
-        self._end(None, clean=True)
+        if self.is_pending and self._status and not any(find_header(self._head, name) for name in _LENGTH_HEADERS):
+            self.is_pending = False  # nothing else ends a body without a length
+            self._wake()
+        self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc, clean=False)
+        self._end(exc)
         self._keep_alive = False
         self._stop_timer()
         del self._parser  # they refer to each other
         if self in self._idle:
             self._idle.remove(self)
         self._on_lost(self)
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self.closed.set_result(None)
 
-    def _end(self, error: BaseException | None, *, clean: bool) -> None:
-        """Handle the end of the connection; a body without a length may only end with a `clean` one."""
+    def _end(self, error: BaseException | None) -> None:
+        """Fail the response, which the end of the connection leaves incomplete."""
         if not self.is_pending:
-            return
-        has_length = any(find_header(self._head, name) for name in ("content-length", "transfer-encoding"))
-        if self._status and clean and not has_length:
-            self.is_pending = False
-            self._wake()
             return
         if self._status:
             failure: NetworkError = IncompleteResponseError(
                 f"{self.origin} closed the connection in the middle of the response"
             )
         else:
-            self._is_lost = not self._overhead
-            what = "without a response" if self._is_lost else "in the middle of the response head"
-            failure = NetworkError(f"{self.origin} closed the connection {what}; retrying may help")
+            self._is_stale = not self._buffered and self._loop.time() - self._reused_at < _STALE_SECONDS
+            failure = NetworkError(f"{self.origin} closed the connection without a response; retrying may help")
         failure.__cause__ = error
         self.fail(failure)
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     def _malformed(self, reason: str) -> NetworkError:
         error = IncompleteResponseError if self._status else NetworkError
@@ -374,37 +337,21 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise HttpParserError("the server sent more than the response")
 
     def on_headers_complete(self) -> None:
-        head, _, rest = self._head.lstrip().partition(b"\r\n\r\n")
+        received = self._head.lstrip()
+        end = received.find(b"\r\n\r\n")
         status = self._parser.get_status_code()
-        if status < 200 and status != 101:
-            self._head = rest
-            self._interim += 1
-            if status < 100:
-                raise HttpParserError("invalid status code")
-            if self._interim > _MAX_INTERIM_RESPONSES:
-                raise HttpParserError(f"it consists of {self._interim} interim (1xx) responses and no final one")
+        if 100 <= status < 200 and status != 101:
+            self._head = received[end + 4 :]  # it was an interim response
             return
-        if len(head) > 4 * _MAX_HEADERS and (len(head) > _MAX_HEAD_BYTES or head.count(b"\r\n") > _MAX_HEADERS):
-            raise HttpParserError("its head is too large")
-        names = head.lower()
-        if b"\r\ncontent-encoding:" in names or b"\r\ntransfer-encoding:" in names:
-            self._read_encodings(head)
-        self._status, self._head = status, head
-        self._overhead = 0
-        if self._is_head:
-            self.is_pending = False
-            raise HttpParserError("the parser would wait for a body")
+        self._status = status
+        self._head = head = received[:end]
         self._keep_alive = self._parser.should_keep_alive()
-
-    def _read_encodings(self, head: bytes) -> None:
-        """Prepare to decode the body."""
-        if (find_header(head, "transfer-encoding") or "chunked").lower() != "chunked":
-            raise HttpParserError("its Transfer-Encoding is not supported")
-        coding = (find_header(head, "content-encoding") or "").lower()
-        if coding in ("gzip", "deflate"):
-            self._decoder = Decoder(coding)
-        elif not _CODINGS.isdisjoint(coding.replace(" ", "").split(",")):
-            raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
+        if head.lower().find(b"\r\ncontent-encoding:") >= 0:  # `in` is slower: it tries to read an integer first
+            coding = (find_header(head, "content-encoding") or "").lower()
+            if coding in ("gzip", "deflate"):
+                self._decoder = Decoder(coding)
+            elif any(compression in coding for compression in _COMPRESSIONS):
+                raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
 
     def on_message_complete(self) -> None:
         if self._status:  # otherwise it was an interim response

@@ -10,7 +10,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -18,12 +17,9 @@ from midspan._http.messages import DEFAULT_PORTS, HttpRequest, origin_of
 from midspan._version import VERSION
 from midspan.errors import ConfigError
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
-_FRAMING_HEADERS = ("content-length", "transfer-encoding")
-"""Headers that describe the length of the body, which only the transport knows."""
 
 
 class Address(NamedTuple):
@@ -37,15 +33,12 @@ class Address(NamedTuple):
 class Route:
     """The server, the proxy and the request head for one method and URL."""
 
-    def __init__(self, method: str, url: str, proxies: "Proxies") -> None:
-        if not isinstance(method, str) or not _TOKEN.fullmatch(method):
-            raise ConfigError(f"{method!r} is not a valid HTTP method")
+    def __init__(self, method: str, url: str) -> None:
         parts, self.server = _parse(url)
-        proxy = proxies.proxy_for(url)
+        proxy = proxy_for(url)
         self.origin = origin_of(url)
         self.key = (self.server, proxy)
         """Connections with the same key are interchangeable."""
-        method = method.upper()
         self._always_has_length = method in ("POST", "PUT", "PATCH")
         host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
         self._host_and_port = f"{host}:{self.server.port}"
@@ -53,8 +46,8 @@ class Route:
         target = quote(parts.path or "/", safe=_URL_CHARACTERS)
         if parts.query:
             target += "?" + quote(parts.query, safe=_URL_CHARACTERS)
-        self._defaults = {"Host": netloc, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
-        self._defaults |= {"User-Agent": f"midspan/{VERSION}", **_credentials("Authorization", parts)}
+        self._defaults = {"Host": netloc, "Accept-Encoding": "gzip, deflate", "User-Agent": f"midspan/{VERSION}"}
+        self._defaults |= _credentials("Authorization", parts)
         self.proxy: Address | None = None
         self._proxy_credentials: dict[str, str] = {}
         if proxy is not None:
@@ -74,7 +67,7 @@ class Route:
             self._encoded = self._encode(request.headers)
             self._headers = dict(request.headers)
         if body or self._always_has_length:
-            return b"".join((self._encoded, b"Content-Length: ", str(len(body)).encode(), b"\r\n\r\n", body))
+            return b"%bContent-Length: %d\r\n\r\n%b" % (self._encoded, len(body), body)
         return self._encoded + b"\r\n"
 
     def tunnel_request(self) -> bytes:
@@ -84,21 +77,16 @@ class Route:
         return f"CONNECT {self._host_and_port} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
 
     def _encode(self, headers: Mapping[str, str]) -> bytes:
-        lines = [self._line]
-        names = set()
-        for name, value in headers.items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise ConfigError("a request header has the wrong type; names and values must be str")
-            if not _TOKEN.fullmatch(name) or _CONTROL_CHARACTER.search(value):
-                raise ConfigError("a request header has an invalid name or contains a control character")
-            names.add(name.lower())
-            if name.lower() not in _FRAMING_HEADERS:
-                lines.append(f"{name}: {value}\r\n")
-        lines += [f"{name}: {value}\r\n" for name, value in self._defaults.items() if name.lower() not in names]
+        names = {name.lower() for name in headers}
+        defaults = {name: value for name, value in self._defaults.items() if name.lower() not in names}
+        lines = [f"{name}: {value}" for name, value in {**headers, **defaults}.items()]
         try:
-            return "".join(lines).encode()
+            encoded = "".join([self._line, *(f"{line}\r\n" for line in lines)]).encode()
         except UnicodeEncodeError:
             raise ConfigError("a request header contains an unpaired surrogate") from None
+        if any(map(_CONTROL_CHARACTER.search, lines)):
+            raise ConfigError("a request header contains a control character")
+        return encoded
 
 
 def _parse(url: str) -> tuple[SplitResult, Address]:
@@ -107,7 +95,7 @@ def _parse(url: str) -> tuple[SplitResult, Address]:
         port = parts.port or DEFAULT_PORTS[parts.scheme]
         host = (parts.hostname or "").encode("idna").decode()  # also checks the length of each label
         quote(parts.path + parts.query)  # fails on unpaired surrogates
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (KeyError, ValueError):
         host = ""
     if not host or _CONTROL_CHARACTER.search(host) or " " in host:
         raise ConfigError(f"cannot send a request to {origin_of(url)}: not a valid http or https URL")
@@ -121,51 +109,48 @@ def _credentials(header: str, parts: SplitResult) -> dict[str, str]:
     return {header: "Basic " + b64encode(pair.encode()).decode()}
 
 
-class Proxies:
-    """A snapshot of HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY. Their names in lower case take precedence."""
+def proxy_for(url: str) -> str | None:
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names for a URL; None if none does, or NO_PROXY does.
 
-    def __init__(self) -> None:
-        environment = dict(os.environ)
-        if "REQUEST_METHOD" in environment:
-            environment.pop("HTTP_PROXY", None)  # in a CGI program this is a header of the client
-        self._settings = {
-            name: environment.get(f"{name}_proxy", environment.get(f"{name.upper()}_PROXY", ""))
-            for name in ("http", "https", "all", "no")
-        }
+    The names of the variables in lower case take precedence.
+    """
+    parts = urlsplit(url)
+    proxy = _variable(f"{parts.scheme}_proxy") or _variable("all_proxy")
+    if not proxy or _is_excluded(parts):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    scheme = urlsplit(proxy).scheme
+    if scheme not in DEFAULT_PORTS:
+        raise ConfigError(f"unsupported proxy scheme {scheme!r} for {parts.scheme}; use http or https")
+    return proxy
 
-    def proxy_for(self, url: str) -> str | None:
-        """Return the proxy URL to use for `url`, or None to connect directly."""
-        parts = urlsplit(url)
-        proxy = self._settings.get(parts.scheme) or self._settings["all"]
-        if not proxy or self._is_excluded(parts):
-            return None
-        proxy = proxy if "://" in proxy else f"http://{proxy}"
-        scheme = urlsplit(proxy).scheme
-        if scheme not in DEFAULT_PORTS:
-            raise ConfigError(f"unsupported proxy scheme {scheme!r} for {parts.scheme}; use http or https")
-        return proxy
 
-    def _is_excluded(self, parts: SplitResult) -> bool:
-        host, host_and_port = parts.hostname or "", parts.netloc.rpartition("@")[2].lower()
-        entries = [entry.strip().lower().lstrip(".") for entry in self._settings["no"].split(",")]
-        return "*" in entries or any(
-            name == entry or name.endswith(f".{entry}") for entry in entries if entry for name in (host, host_and_port)
-        )
+def _is_excluded(parts: SplitResult) -> bool:
+    host, host_and_port = parts.hostname or "", parts.netloc.rpartition("@")[2].lower()
+    entries = [entry.strip().lower().lstrip(".") for entry in _variable("no_proxy").split(",")]
+    return "*" in entries or any(
+        name == entry or name.endswith(f".{entry}") for entry in entries if entry for name in (host, host_and_port)
+    )
+
+
+def _variable(name: str) -> str:
+    if name == "http_proxy" and "REQUEST_METHOD" in os.environ:
+        return os.environ.get(name, "")  # in a CGI program HTTP_PROXY is a header of the client
+    return os.environ.get(name, os.environ.get(name.upper(), ""))
 
 
 def tls_context() -> ssl.SSLContext:
     """Return the TLS settings, which trust SSL_CERT_FILE and SSL_CERT_DIR or the certificates of the system."""
     file, folder = os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None
     try:
-        modified = Path(file).stat().st_mtime_ns if file else 0
-        return _load_context(file, folder, modified)
+        return _load_context(file, folder)
     except OSError as error:  # ssl.SSLError is an OSError
         raise ConfigError(f"cannot read certificates from SSL_CERT_FILE {file!r}") from error
 
 
 @lru_cache(maxsize=4)
-def _load_context(file: str | None, folder: str | None, modified: int) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
-    """Cached, because reading a certificate bundle takes 10 ms; a `modified` file is read again."""
+def _load_context(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Cached, because reading a certificate bundle takes 10 ms."""
     context = ssl.create_default_context(cafile=file, capath=folder)
     context.set_alpn_protocols(["http/1.1"])
     return context

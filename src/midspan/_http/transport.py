@@ -7,15 +7,12 @@ response is a response. A request without a complete response raises an error.
 
 import asyncio
 import os
-import sys
 import weakref
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header, origin_of
-from midspan.errors import ConfigError, IncompleteResponseError
+from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
 
 if TYPE_CHECKING:
     from midspan._http.pool import Pool
@@ -23,39 +20,24 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 
-_MAX_BODY_BYTES = 256 * 2**20
-
 
 class Transport:
     """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
-    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
-    fill the memory. None means no limit.
+    `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can fill the
+    memory.
     """
 
-    def __init__(
-        self,
-        timeouts: Timeouts | None = None,
-        *,
-        max_connections: int | None = None,
-        max_body_bytes: int | None = _MAX_BODY_BYTES,
-    ) -> None:
-        for name, limit in (("max_connections", max_connections), ("max_body_bytes", max_body_bytes)):
-            if limit is not None and (type(limit) is not int or limit < 1):
-                raise ConfigError(f"{name} must be a positive integer or None, got {limit!r}")
-        if timeouts is not None and not isinstance(timeouts, Timeouts):
-            raise ConfigError(f"timeouts must be a Timeouts, for example Timeouts(total=60), got {timeouts!r}")
+    def __init__(self, timeouts: Timeouts | None = None, *, max_body_bytes: int = 256 * 2**20) -> None:
         self._timeouts = timeouts or Timeouts()
-        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
         self._pools: _Pools = {}
         weakref.finalize(self, _drop_all, self._pools)
 
-    async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
+    def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> Coroutine[Any, Any, HttpResponse]:
         """Send a request and return the response with its whole body."""
-        pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
-        return await pool.send(request, timeouts or self._timeouts)
+        pool = self._pools.get(asyncio.get_running_loop()) or self.pool()
+        return pool.send(request, timeouts or self._timeouts)
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
@@ -71,19 +53,17 @@ class Transport:
         if pool is not None:
             await pool.guard.aclose()
 
-    async def pool(self) -> "Pool":
+    def pool(self) -> "Pool":
         """Return the pool of the running event loop, which is created if necessary."""
-        if "midspan._http.pool" not in sys.modules:
-            await asyncio.to_thread(import_module, "midspan._http.pool")  # slow; do not block the loop meanwhile
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
             from midspan._http.pool import Pool
 
             _forget_closed_loops(self._pools)
-            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
+            pool = self._pools[loop] = Pool(self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
-            await anext(pool.guard)
+            _run_without_waiting(anext(pool.guard))
         return pool
 
     async def __aenter__(self) -> Self:
@@ -98,7 +78,7 @@ class HttpStream:
 
     status: int
     head: bytes
-    connection: "HttpProtocol | None" = None
+    connection: "HttpProtocol"
 
     def __init__(self, transport: Transport, request: HttpRequest, timeouts: Timeouts) -> None:
         self._transport = transport
@@ -110,8 +90,7 @@ class HttpStream:
         return find_header(self.head, name)
 
     async def __aenter__(self) -> Self:
-        self._pool = await self._transport.pool()
-        response = await self._pool.send(self._request, self._timeouts, self)
+        response = await self._transport.pool().send(self._request, self._timeouts, self)
         self.status, self.head = response.status, response.head
         return self
 
@@ -119,20 +98,15 @@ class HttpStream:
         return self
 
     def __anext__(self) -> Awaitable[bytes]:
-        return (self.connection or self._open_connection()).__anext__()
+        return self.connection.__anext__()
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
-        return await self._open_connection().read()
-
-    def _open_connection(self) -> "HttpProtocol":
-        if self.connection is None:
-            raise IncompleteResponseError(f"the response of {origin_of(self._request.url)} was closed")
-        return self.connection
+        return b"".join([piece async for piece in self])
 
     async def __aexit__(self, *_: object) -> None:
-        connection, self.connection = self._open_connection(), None
-        self._pool.release(connection)
+        self.connection.release()
+        del self.connection  # its next response belongs to another request
 
 
 # A Transport may be used from many event loops, and nobody has to close it:
@@ -174,6 +148,10 @@ def _drop_all(pools: _Pools) -> None:
 
 def _drop(pool: "Pool") -> None:
     pool.drop()
-    # Nothing is left to wait for, so the generator ends at once. Without this, its finalizer would need the loop.
+    _run_without_waiting(pool.guard.aclose())  # otherwise its finalizer would need the loop
+
+
+def _run_without_waiting(awaitable: Awaitable[None]) -> None:
+    """Run an awaitable that has nothing to wait for."""
     with suppress(StopIteration):
-        pool.guard.aclose().__await__().send(None)
+        awaitable.__await__().send(None)

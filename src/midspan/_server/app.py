@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from midspan._http.origins import ANY, AllowedOrigins
+from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
 from midspan._loop.background_runs import MAX_PAST_BYTES, MAX_PAST_RUNS
 from midspan._schema.settings import settings_of

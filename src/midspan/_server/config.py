@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from midspan._http.origins import ANY, LOOPBACK_HOSTS, AllowedOrigins
+from midspan._http.serving import ANY, LOOPBACK_HOSTS, AllowedOrigins
 from midspan._types.texts import check_token
 from midspan.errors import ConfigError
 

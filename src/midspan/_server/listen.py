@@ -15,7 +15,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from midspan._http.listen import listen_error
+from midspan._http.serving import listen_error
 from midspan._server.app import ServerApp
 from midspan._server.config import ServerConfig
 from midspan._server.http import ABORT

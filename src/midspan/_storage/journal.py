@@ -4,9 +4,8 @@ Above it are background runs, which append events as JSON documents and read the
 a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
-import sys
 from collections.abc import AsyncGenerator, Sequence
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -175,22 +174,11 @@ def check_run(run: str) -> None:
         raise ConfigError(f"the id of a run must be valid Unicode, got {run!r}") from None
 
 
-def check_range(from_seq: int, limit: int | None = None) -> int:
-    """Check the arguments of `read`; returns a limit that SQLite and slices accept."""
-    if from_seq < 0:
-        raise ConfigError(f"events are numbered from 0, got {from_seq}")
-    if limit is not None and limit < 0:
-        raise ConfigError(f"limit must not be negative, got {limit}; omit it for no limit")
-    return sys.maxsize if limit is None else min(limit, sys.maxsize)
-
-
-def check_filter(after: str | None, state: str | None) -> int | None:
-    """Check the arguments of `list`; returns the number behind the cursor."""
-    if state is not None and state not in get_args(StateName):
-        raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
-    if after is not None and not (isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < 19):
-        raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
-    return None if after is None else int(after)
+def cursor_number(cursor: str | None) -> int | None:
+    """The number behind a cursor, which may come from outside."""
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise ConfigError(f"{cursor!r} is not a cursor of this journal; pass RunInfo.cursor")
+    return None if cursor is None else int(cursor)
 
 
 def closed() -> ConfigError:

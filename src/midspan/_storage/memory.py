@@ -17,14 +17,12 @@ from midspan._storage.journal import (
     SessionInfo,
     Sessions,
     StateName,
-    check_filter,
-    check_range,
-    check_run,
     closed,
     conflict,
+    cursor_number,
 )
 from midspan._storage.waiters import Waiters
-from midspan.errors import ConfigError, UnknownRunError
+from midspan.errors import UnknownRunError
 
 _PAGE = 256
 """Events that a watcher gets before it yields to other tasks."""
@@ -38,9 +36,6 @@ class MemoryJournal:
     """
 
     def __init__(self, *, max_runs: int | None = None, max_bytes: int | None = None) -> None:
-        for name, value in (("max_runs", max_runs), ("max_bytes", max_bytes)):
-            if value is not None and value < 0:
-                raise ConfigError(f"{name} must not be negative, got {value}; omit it to keep all runs")
         self._max_runs = max_runs
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -75,7 +70,6 @@ class MemoryJournal:
             if not events and summary is None:
                 return expected_seq
             if stored is None:
-                check_run(run)
                 now = time.time()
                 info = RunInfo(run, 0, RunSummary(), owner, session, now, now, str(next(self._numbers)))
                 stored = self._runs[run] = _Run(info)
@@ -89,11 +83,9 @@ class MemoryJournal:
         return expected_seq + len(events)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        limit = check_range(from_seq, limit)
-        return list(enumerate(self._get(run).events[from_seq : from_seq + limit], from_seq))
+        return list(islice(enumerate(self._get(run).events[from_seq:], from_seq), limit))
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        check_range(from_seq)
         seq = from_seq
         stored: _Run | None = None
         while True:
@@ -124,8 +116,7 @@ class MemoryJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        limit = check_range(0, limit)
-        before = check_filter(after, state)
+        before = cursor_number(after)
         matching = (
             info
             for info in self._newest_first(owner)
@@ -138,8 +129,7 @@ class MemoryJournal:
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        limit = check_range(0, limit)
-        before = check_filter(after, None)
+        before = cursor_number(after)
         sessions: dict[tuple[str | None, str], Runs] = {}
         for info in self._newest_first(owner):
             if info.session is not None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from midspan._storage import sqlite_file
 from midspan._storage.journal import (
@@ -24,16 +24,15 @@ from midspan._storage.journal import (
     RunSummary,
     Sessions,
     StateName,
-    check_filter,
-    check_range,
-    check_run,
     closed,
+    cursor_number,
 )
-from midspan._storage.sqlite_file import JournalFile, Page, Synchronous, translated
+from midspan._storage.sqlite_file import Page, Synchronous, open_file, translated
 from midspan._storage.waiters import Waiters, resolve_in_loops
-from midspan.errors import ConfigError, JournalError, MidspanError
+from midspan.errors import JournalError, MidspanError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 
 _MAX_WRITES = 512
@@ -53,25 +52,15 @@ class SqliteJournal:
     default) the same holds for a power failure, because each commit waits for the disk. `"normal"` does not wait, which
     is several times as fast; after a power failure the appends since the last checkpoint, some thousands on a busy
     machine, may be missing.
-
-    `busy_timeout` is the number of seconds to wait for another process that is writing.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, synchronous: Synchronous = "full", busy_timeout: float = 10.0
-    ) -> None:
-        if synchronous not in ("full", "normal"):
-            raise ConfigError(f"unknown synchronous={synchronous!r}; known values: full, normal")
-        if os.fspath(path) == ":memory:":
-            raise ConfigError("SqliteJournal needs the path of a file; use MemoryJournal for memory")
-        file = Path(path).absolute()  # because the program may change its directory before the file is opened
-        if not file.parent.is_dir():
-            raise ConfigError(f"cannot open {os.fspath(path)!r}: no such directory")
-        self._file = JournalFile(file, synchronous, busy_timeout)
+    def __init__(self, path: str | os.PathLike[str], *, synchronous: Synchronous = "full") -> None:
+        self._path = Path(path).absolute()  # the program may change its directory before the file is opened
+        self._synchronous: Synchronous = synchronous
         self._start_workers()
 
     def __repr__(self) -> str:
-        return f"SqliteJournal({str(self._file.path)!r})"
+        return f"SqliteJournal({str(self._path)!r})"
 
     async def append(
         self,
@@ -83,41 +72,30 @@ class SqliteJournal:
         session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
-        check_run(run)
         copied = tuple(events)  # the caller may change the list before it is stored
         try:
             return await self._write(
-                lambda connection: sqlite_file.append(
-                    connection, run, expected_seq, copied, owner=owner, session=session, summary=summary
-                )
+                sqlite_file.append, run, expected_seq, copied, owner=owner, session=session, summary=summary
             )
         finally:
             self._waiters.wake(run)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        check_run(run)
-        most = check_range(from_seq, limit)
-        return await self._read(lambda connection: sqlite_file.read(connection, run, from_seq, most))
+        return await self._read(sqlite_file.read, run, from_seq, limit)
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        check_run(run)
-        check_range(from_seq)
         page = Page(None, [], is_last=False)
         while not page.is_last:
             with self._waiters.waiting(run) as woken:
-                page = await self._next_page(run, page.run_id, from_seq)
+                page = await self._read(sqlite_file.read_page, run, page.run_id, from_seq)
                 if not page.events and not page.is_last:
                     await asyncio.wait([woken], timeout=_POLL_SECONDS)
             for numbered in page.events:
                 yield numbered
             from_seq += len(page.events)
 
-    async def _next_page(self, run: str, run_id: int | None, from_seq: int) -> Page:
-        return await self._read(lambda connection: sqlite_file.read_page(connection, run, run_id, from_seq))
-
     async def get(self, run: str) -> RunInfo:
-        check_run(run)
-        return await self._read(lambda connection: sqlite_file.get(connection, run))
+        return await self._read(sqlite_file.get, run)
 
     async def list(
         self,
@@ -128,23 +106,18 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        most = check_range(0, limit)
-        before = check_filter(after, state)
-        filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._read(lambda connection: sqlite_file.list_runs(connection, filters, most))
+        filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
+        return await self._read(sqlite_file.list_runs, filters, limit)
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        most = check_range(0, limit)
-        before = check_filter(after, None)
-        return await self._read(lambda connection: sqlite_file.list_sessions(connection, before, owner, most))
+        return await self._read(sqlite_file.list_sessions, cursor_number(after), owner, limit)
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
-        check_run(run)
         try:
-            return await self._write(lambda connection: sqlite_file.delete(connection, run))
+            return await self._write(sqlite_file.delete, run)
         finally:
             self._waiters.wake(run)
 
@@ -155,11 +128,15 @@ class SqliteJournal:
         await asyncio.gather(*(worker.close() for worker in workers))
         self._waiters.wake_all()
 
-    async def _write(self, work: Work[T]) -> T:
-        return await self._workers_here()[0].do(work)
+    async def _write(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
+    ) -> T:
+        return await self._workers_here()[0].do(lambda connection: work(connection, *args, **options))
 
-    async def _read(self, work: Work[T]) -> T:
-        return await self._workers_here()[1].do(work)
+    async def _read(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
+    ) -> T:
+        return await self._workers_here()[1].do(lambda connection: work(connection, *args, **options))
 
     def _workers_here(self) -> "tuple[_Worker, _Worker]":
         """The worker that writes, and the one that reads."""
@@ -172,17 +149,18 @@ class SqliteJournal:
         self._process = os.getpid()
         self._waiters = Waiters()
         self._workers = (
-            _Worker("midspan-journal-writer", self._file, "BEGIN IMMEDIATE", _MAX_WRITES),
-            _Worker("midspan-journal-reader", self._file, "BEGIN", _MAX_READS),
+            _Worker("midspan-journal-writer", self._path, self._synchronous, "BEGIN IMMEDIATE", _MAX_WRITES),
+            _Worker("midspan-journal-reader", self._path, self._synchronous, "BEGIN", _MAX_READS),
         )
 
 
 class _Worker:
     """A connection, and the thread that uses it, which starts with the first request."""
 
-    def __init__(self, name: str, file: JournalFile, begin: str, max_jobs: int) -> None:
+    def __init__(self, name: str, path: Path, synchronous: Synchronous, begin: str, max_jobs: int) -> None:
         """`begin` starts a transaction."""
-        self._file = file
+        self._path = path
+        self._synchronous: Synchronous = synchronous
         self._begin = begin
         self._max_jobs = max_jobs
         self._executor = ThreadPoolExecutor(1, name)
@@ -234,7 +212,7 @@ class _Worker:
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
             if not self._connections:
-                self._connections.append(self._file.open())
+                self._connections.append(open_file(self._path, self._synchronous))
             (connection,) = self._connections
             connection.execute(self._begin)
             results = [work(connection) for work in works]
@@ -242,7 +220,7 @@ class _Worker:
         except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
             _close_all(self._connections, os.getpid())  # which also rolls back
             is_translated = isinstance(error, sqlite3.Error | MidspanError)
-            return [translated(error, self._file.path) if is_translated else error for _ in works]
+            return [translated(error, self._path) if is_translated else error for _ in works]
         return results
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from midspan._storage.journal import (
     ENDED_STATES,
@@ -53,73 +52,29 @@ CREATE TABLE events (
 # AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
-_PAGE_BYTES = 2**16
-_PAGE_EVENTS = 256
+_BUSY_SECONDS = 10.0
+"""How long to wait for another process that is writing."""
+_PAGE_EVENTS = 64
 _CREATING = threading.Lock()
 
 
-class JournalFile(Struct, frozen=True):
-    """The file of a journal, and how to open it."""
-
-    path: Path
-    synchronous: Synchronous
-    busy_timeout: float
-
-    def open(self) -> sqlite3.Connection:
-        """Open a connection for one thread at a time, which begins and commits transactions itself."""
-        path = Path(os.path.realpath(self.path))
-        _create_private(path)
-        connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
-        try:
-            has_tables = self._has_tables(connection)
-            _make_private(path)
-            self._use_write_ahead_log(connection)
-            if not has_tables:
-                self._create_tables(connection)
-            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-            connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _has_tables(self, connection: sqlite3.Connection) -> bool:
-        """Whether it is a journal; false if it is empty. Other files are refused and not changed."""
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables:
-            return False
-        if "journal_version" not in tables:
-            raise ConfigError(f"{self.path} is another program's database; use a separate file for the journal")
-        (version,) = connection.execute("SELECT max(version) FROM journal_version").fetchone()
-        if version != VERSION:
-            remedy = "use a newer Midspan" if version > VERSION else "it was written by a pre-release; use a new file"
-            raise ConfigError(
-                f"{self.path} has journal format {version}, but this release uses format {VERSION}; {remedy}"
-            )
-        return True
-
-    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """With a WAL, readers and the writer do not block each other, and an append is one write at the end."""
-        deadline = time.monotonic() + self.busy_timeout
-        while True:
-            try:
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                break
-            except sqlite3.OperationalError as error:
-                # SQLite does not apply the busy timeout here if several connections open a new file at once.
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.005)
-        if mode != "wal":
-            raise ConfigError(f"{self.path} is on a file system without shared memory; use a local disk")
-
-    def _create_tables(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        if not self._has_tables(connection):  # another process may have been faster
-            for statement in _TABLES.split(";\n"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
-        connection.execute("COMMIT")
+def open_file(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open a connection for one thread at a time, which begins and commits transactions itself."""
+    path = Path(os.path.realpath(path))
+    _create_private(path)
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        has_tables = _has_tables(connection, path)
+        _make_private(path)
+        _use_write_ahead_log(connection)
+        if not has_tables:
+            _create_tables(connection, path)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _create_private(path: Path) -> None:
@@ -140,23 +95,51 @@ def _make_private(path: Path) -> None:
                 file.chmod(0o600)
 
 
-class _Row(NamedTuple):
-    id: int
-    length: int
-    state: str
+def _has_tables(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether it is a journal; false if it is empty. Other files are refused and not changed."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return False
+    if "journal_version" not in tables:
+        raise ConfigError(f"{path} is another program's database; use a separate file for the journal")
+    (version,) = connection.execute("SELECT max(version) FROM journal_version").fetchone()
+    if version != VERSION:
+        raise ConfigError(f"{path} has journal format {version}, but this release of Midspan uses format {VERSION}")
+    return True
 
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED_STATES
 
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """With a WAL, readers and the writer do not block each other, and an append is one write at the end."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # SQLite does not apply the busy timeout here if several connections open a new file at once.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
+
+
+def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    if not _has_tables(connection, path):  # another process may have been faster
+        for statement in _TABLES.split(";\n"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
+    connection.execute("COMMIT")
+
+
+# Each of the following functions runs in a transaction that the caller began. An error that concerns one caller is
+# returned, because an exception would roll back the transaction, which many callers share.
 
 _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
 )
-
-# Each of the following functions runs in a transaction that the caller began. An error that concerns one caller is
-# returned, because an exception would roll back the transaction, which many callers share.
+_FIND = "SELECT id, length, state FROM runs WHERE run = ?"
+_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 
 
 def append(
@@ -170,38 +153,30 @@ def append(
     summary: RunSummary | None,
 ) -> int | JournalError:
     """The number of the next event, or why nothing was stored."""
-    row = find(connection, run)
-    error = conflict(run, expected_seq, row and row.length, ended=row is not None and row.ended)
+    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, None, "running")
+    error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
     if error is not None:
         return error
     if not events and summary is None:
         return expected_seq
     now = time.time()
-    run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid if row is None else row.id
+    if run_id is None:
+        run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
     numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
     connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
     length = expected_seq + len(numbered)
-    if summary is None:
-        connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
-    else:
-        stored = length, now, summary.state, msgspec.json.encode(summary), run_id
-        connection.execute("UPDATE runs SET length = ?, updated_at = ?, state = ?, summary = ? WHERE id = ?", stored)
+    connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
+    if summary is not None:
+        stored = summary.state, msgspec.json.encode(summary), run_id
+        connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
     return length
 
 
-def find(connection: sqlite3.Connection, run: str) -> _Row | None:
-    row = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
-    return None if row is None else _Row(*row)
-
-
-_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
-
-
-def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int) -> NumberedEvents | JournalError:
-    row = find(connection, run)
+def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
+    row = connection.execute(_FIND, (run,)).fetchone()
     if row is None:
         return UnknownRunError(run)
-    return connection.execute(_EVENTS, (row.id, min(from_seq, row.length), limit)).fetchall()
+    return connection.execute(_EVENTS, (row[0], from_seq, _sql_limit(limit))).fetchall()
 
 
 class Page(NamedTuple):
@@ -214,18 +189,12 @@ class Page(NamedTuple):
 
 
 def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
-    """The next events for a watcher, limited in memory."""
-    row = find(connection, run)
-    if row is None or known_id not in (None, row.id):  # not created yet; or deleted, and perhaps created again
+    """The next events for a watcher."""
+    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, 0, "")
+    if run_id is None or known_id not in (None, run_id):  # not created yet; or deleted, and perhaps created again
         return Page(known_id, [], known_id is not None)
-    events: NumberedEvents = []
-    size = 0
-    for seq, body in connection.execute(_EVENTS, (row.id, min(from_seq, row.length), _PAGE_EVENTS)):
-        events.append((seq, body))
-        size += len(body)
-        if size >= _PAGE_BYTES:
-            break
-    return Page(row.id, events, row.ended and from_seq + len(events) >= row.length)
+    events = connection.execute(_EVENTS, (run_id, from_seq, _PAGE_EVENTS)).fetchall()
+    return Page(run_id, events, state in ENDED_STATES and from_seq + len(events) >= length)
 
 
 _INFO = (
@@ -238,11 +207,11 @@ def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
     return infos[0] if infos else UnknownRunError(run)
 
 
-def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int) -> Runs:
+def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int | None) -> Runs:
     """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
     used = {condition: value for condition, value in filters.items() if value is not None}
     where = f" WHERE {' AND '.join(used)}" if used else ""
-    rows = connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), limit))
+    rows = connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), _sql_limit(limit)))
     return [
         RunInfo(run, length, msgspec.json.decode(summary, type=RunSummary), *others)
         for run, length, summary, *others in rows
@@ -258,41 +227,30 @@ WHERE :before IS NULL OR newest < :before ORDER BY newest DESC LIMIT :limit
 """
 
 
-def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int) -> Sessions:
-    rows = connection.execute(_SESSIONS, {"owner": owner, "before": before, "limit": limit})
+def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int | None) -> Sessions:
+    rows = connection.execute(_SESSIONS, {"owner": owner, "before": before, "limit": _sql_limit(limit)})
     return [SessionInfo(*row) for row in rows]
 
 
 def delete(connection: sqlite3.Connection, run: str) -> bool:
-    row = find(connection, run)
-    if row is None:
-        return False
-    connection.execute("DELETE FROM events WHERE run_id = ?", (row.id,))
-    connection.execute("DELETE FROM runs WHERE id = ?", (row.id,))
-    return True
+    connection.execute("DELETE FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?)", (run,))
+    return connection.execute("DELETE FROM runs WHERE run = ?", (run,)).rowcount > 0
+
+
+def _sql_limit(limit: int | None) -> int:
+    return -1 if limit is None else limit
 
 
 _CANNOT_USE_FILE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-_MESSAGES = {
-    sqlite3.SQLITE_NOTADB: "{path} is not an SQLite database; give the path of a journal or of a new file",
-    sqlite3.SQLITE_CANTOPEN: "cannot open {path}; its directory must exist and be writable",
-    sqlite3.SQLITE_READONLY: "cannot write to {path}; the file and its directory must be writable",
-    sqlite3.SQLITE_FULL: "no space left for {path}; nothing was stored",
-    sqlite3.SQLITE_BUSY: "{path} was locked by another process for too long; try again",
-    sqlite3.SQLITE_CORRUPT: "{path} is damaged; restore a copy, or try `sqlite3 FILE .recover`",
-    sqlite3.SQLITE_IOERR: "{path} could not be read or written; check its disk ({error})",
-}
 
 
 def translated(error: Exception, path: Path) -> MidspanError:
     """Our exception for what SQLite raised. Each waiting caller needs its own, because each adds a traceback."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary result code
     if isinstance(error, MidspanError):
         translation: MidspanError = type(error)(*error.args)
-    elif code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
-        translation = ConfigError(f"{path} is a directory; pass the path of a file, for example {path / 'runs.db'}")
+    elif getattr(error, "sqlite_errorcode", 0) & 0xFF in _CANNOT_USE_FILE:  # the low byte is the primary result code
+        translation = ConfigError(f"cannot use {path} as a journal: {error}")
     else:
-        message = _MESSAGES.get(code, "{path} failed: {error}").format(path=path, error=error)
-        translation = ConfigError(message) if code in _CANNOT_USE_FILE else JournalError(message)
+        translation = JournalError(f"the journal {path} failed: {error}")
     translation.__cause__ = error
     return translation

@@ -20,11 +20,6 @@ class Waiters:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def runs(self) -> list[str]:
-        """The runs that have waiting watchers."""
-        with self._lock:
-            return list(self._waiting)
-
     @contextmanager
     def waiting(self, run: str) -> Iterator[Waiter]:
         """A future that the next append to the run resolves. Enter this before reading, so that no append is missed."""
@@ -49,7 +44,7 @@ class Waiters:
         resolve_in_loops((waiter, value) for waiter in waiters)
 
     def wake_all(self) -> None:
-        for run in self.runs():
+        for run in tuple(self._waiting):
             self.wake(run)
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Self, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Meta, Struct
 
-from midspan._http.listen import listen_error
 from midspan._http.retry import Clock
+from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
 from midspan.tools.loop_thread import LoopThread
 

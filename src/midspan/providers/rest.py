@@ -325,10 +325,10 @@ def can_connect(url: str, timeout: float) -> bool:
     import socket
     from urllib.parse import urlsplit
 
-    from midspan._http.routes import Proxies
+    from midspan._http.routes import proxy_for
 
     try:
-        parts = urlsplit(Proxies().proxy_for(url) or url)
+        parts = urlsplit(proxy_for(url) or url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         with socket.create_connection((parts.hostname or "", port), timeout):
             return True

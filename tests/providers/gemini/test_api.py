@@ -188,7 +188,7 @@ def test_timeouts_are_applied() -> None:
                 retry=RetryPolicy(max_attempts=1),
             ) as gemini,
         ):
-            with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.05 s"):
+            with pytest.raises(errors.RequestTimeoutError, match=r"timeout 'total' of 0\.05 s"):
                 await gemini.generate(REQUEST)
 
     asyncio.run(asyncio.wait_for(main(), BOUND))

@@ -5,13 +5,14 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan._http.body import ArrayStream, Event, EventStream
+from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
@@ -317,12 +318,12 @@ _UNDECIDED = re.compile(rb"[\w-]{0,20}")
 class Framing:
     """Cuts the bytes of a response into its JSON documents.
 
-    A stream is server-sent events or one JSON array; a plain response is one document. The first bytes decide which,
-    not the request: gateways answer as they please.
+    A stream is server-sent events; a plain response is one document, or one JSON array of documents. The first bytes
+    decide which, not the request: gateways answer as they please.
     """
 
     def __init__(self) -> None:
-        self._parser: EventStream | ArrayStream | None = None
+        self._parser: EventStream | None = None
         self._pieces: list[bytes] = []
         self._is_undecided = True
 
@@ -339,24 +340,20 @@ class Framing:
             if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
                 return []
             self._is_undecided = False
-            if piece.startswith(b"["):
-                self._parser = ArrayStream()
-            elif _FIELD.match(piece):
+            if _FIELD.match(piece):
                 self._parser = EventStream()
         elif self._parser is None:
             self._pieces.append(piece)
-        if isinstance(self._parser, EventStream):
-            return _documents(self._parser.feed(piece))
-        return [] if self._parser is None else self._parser.feed(piece)
+        return [] if self._parser is None else _documents(self._parser.feed(piece))
 
     def end(self) -> list[bytes]:
         """Return the document that was not closed, which may be cut anywhere."""
-        if isinstance(self._parser, EventStream):
-            return _documents(self._parser.end())
         if self._parser is not None:
-            rest = self._parser.end()
-            return [rest] if rest else []
+            return _documents(self._parser.end())
         document = b"".join(self._pieces)
+        if document.startswith(b"["):
+            with suppress(msgspec.DecodeError):  # it is cut
+                return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
         return [] if self._is_undecided and b"data:".startswith(document) else [document]
 
 

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from midspan._http.pool import describe_connect_error
-from midspan._http.routes import Proxies, tls_context
+from midspan._http.routes import proxy_for, tls_context
 from midspan._version import VERSION
 
 NOT_SENT = "midspan/not_sent"
@@ -58,7 +58,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncGenerator[Any, None]:  # noqa: ARG002 - requests fail one by one
-        inner = httpx2.AsyncHTTPTransport(verify=tls_context(), proxy=Proxies().proxy_for(self._url))
+        inner = httpx2.AsyncHTTPTransport(verify=tls_context(), proxy=proxy_for(self._url))
         client = httpx2.AsyncClient(
             # Only plain bodies can be limited before they are in memory.
             headers={**self._headers, "Accept-Encoding": "identity"},

@@ -13,8 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from midspan._http.listen import listen_error
-from midspan._http.origins import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
+from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen_error
 from midspan.errors import ConfigError
 from midspan.tools.mcp.serve.server import ToolServer, mcp_server
 from midspan.tools.wrap import ToolLike

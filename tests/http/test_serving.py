@@ -2,7 +2,7 @@
 
 import pytest
 
-from midspan._http.origins import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
+from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
 
 LOCAL = AllowedOrigins.of(LOOPBACK_HOSTS, LOOPBACK_ORIGINS)
 PUBLIC = AllowedOrigins.of(["API.example", "db.example:81"], ["https://chat.example/"])

@@ -1,14 +1,18 @@
-"""Which requests a server answers, by their Host and Origin headers.
+"""For our servers: which requests they answer by their Host and Origin headers, and why they cannot listen.
 
 A web page can make the browser of its visitor send requests to a server on the visitor's machine: across origins, or
 to its own name, which it lets resolve to 127.0.0.1 (DNS rebinding). Browsers say so in these two headers.
 """
 
+import os
 import re
+import socket
 from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
+
+from midspan.errors import ConfigError
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 LOOPBACK_ORIGINS = tuple(
@@ -43,3 +47,12 @@ class AllowedOrigins(Struct, frozen=True):
             return None
         origin = origin.lower()
         return None if self.origins & {ANY, origin, f"{_PORT.sub('', origin)}:*"} else "origin"
+
+
+def listen_error(host: str, port: int, error: Exception) -> ConfigError:
+    """Return the error for an address that a server cannot listen on."""
+    if isinstance(error, socket.gaierror):
+        return ConfigError(f"cannot resolve {host!r}")
+    number = error.errno if isinstance(error, OSError) else None
+    # The texts of asyncio and `socket.create_server` repeat the address.
+    return ConfigError(f"cannot listen on {host}:{port}: {os.strerror(number).lower() if number else error}")
