@@ -91,8 +91,8 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
         ),
         (
             {"type": "string", "format": "uri", "pattern": "^h"},
-            {"type": "STRING", "pattern": "^h", "description": "(format uri)"},
-            {"type": "string", "format": "uri", "description": "(matches ^h)"},
+            {"type": "STRING", "pattern": "^h", "description": '(format "uri")'},
+            {"type": "string", "format": "uri", "description": '(text that matches "^h")'},
         ),
         (
             {"allOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 9, "minimum": 0}]},
@@ -303,7 +303,7 @@ def test_constraints_that_the_dialect_lacks_become_descriptions() -> None:
                 "items": {"type": "NUMBER", "description": "(a multiple of 2)"},
                 "description": "(no item twice)",
             },
-            "b": {"type": "STRING", "description": '(must not fit {"const": "x"})'},
+            "b": {"type": "STRING", "description": '(nothing that fits {"const": "x"})'},
             "c": {"type": "STRING"},
         },
         "description": "(conditions apply)",

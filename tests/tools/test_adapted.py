@@ -113,7 +113,7 @@ NAMES = {"user name": "user_name", "2": "_2", "größe": "gr__e", "x-y": "x_y", 
     ("arguments", "message", "names"),
     [
         ({}, "invalid parameters: user name: is required but missing; expected string", ["user name"]),
-        ({"user_name": "a", "_2": 1}, 'invalid parameters: ["2"]: must be at least 2, got 1', ["2"]),
+        ({"user_name": "a", "_2": 1}, 'invalid parameters: ["2"]: expected at least 2, got 1', ["2"]),
         ({"user_name": "a", "inner": {}}, "invalid parameters: inner.x-y: is required but missing", ["x-y"]),
         ({"user_name": "a", "list": [{}, {"p_q": [1]}]}, "invalid parameters: list[1]", ["p q"]),
         ({"user_name": "a"}, "my:f failed: ValueError: user name", ["user name", "my:f"]),

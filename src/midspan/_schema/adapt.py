@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
 from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.problems import quoted
+from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
 
 Schema = dict[str, Any]
@@ -21,17 +21,13 @@ _NODES_OF_ANYTHING = 20
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
-_EXCLUSIVE_BOUNDS = (
-    ("exclusiveMinimum", "minimum", 1, "greater than"),
-    ("exclusiveMaximum", "maximum", -1, "less than"),
-)
-_NUMBER_BOUNDS = {"minimum": "at least {}", "maximum": "at most {}"}
+_EXCLUSIVE_BOUNDS = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
 _BOUNDS = {
-    "string": {"minLength": "at least {} characters", "maxLength": "at most {} characters", "pattern": "matches {}"},
-    "integer": _NUMBER_BOUNDS,
-    "number": _NUMBER_BOUNDS,
-    "array": {"minItems": "at least {} items", "maxItems": "at most {} items"},
-    "object": {"minProperties": "at least {} properties", "maxProperties": "at most {} properties"},
+    "string": ("minLength", "maxLength", "pattern"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
 }
 
 
@@ -212,19 +208,17 @@ class _Adapter:
         elif name == "array":
             self._array(schema, merged, depth)
         bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
-        for keyword, note in _BOUNDS.get(name, {}).items():
-            if keyword not in bounds:
-                continue
-            if keyword in self._dialect.keywords:
+        for keyword in _BOUNDS.get(name, ()):
+            if keyword in bounds and keyword in self._dialect.keywords:
                 schema[keyword] = bounds[keyword]
-            else:
-                _note(merged, note.format(bounds[keyword]))
+            elif keyword in bounds:
+                _note(merged, keyword, bounds[keyword])
         if name in ("string", "integer", "number") and "format" in bounds:
             known = self._dialect.formats
             if known is None or bounds["format"] in known.get(name, ()):
                 schema["format"] = bounds["format"]
             else:
-                _note(merged, f"format {bounds['format']}")
+                _note(merged, "format", bounds["format"])
         return schema
 
     def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
@@ -355,20 +349,20 @@ class _Adapter:
 def _inclusive_bounds(merged: MergedSchema, name: str) -> dict[str, Any]:
     """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
     bounds = merged.bounds.copy()
-    for exclusive, bound, sign, words in _EXCLUSIVE_BOUNDS:
+    for exclusive, bound, sign in _EXCLUSIVE_BOUNDS:
         limit = bounds.pop(exclusive, None)
         if limit is None:
             continue
         if name == "integer":
             limit = sign * (floor(sign * limit) + 1)
         else:
-            _note(merged, f"{words} {limit}")
+            _note(merged, exclusive, limit)
         bounds[bound] = TIGHTER[bound](bounds.get(bound, limit), limit)
     return bounds
 
 
-def _note(merged: MergedSchema, note: str) -> None:
-    note = note if len(note) <= 200 else note[:199] + "…"
+def _note(merged: MergedSchema, keyword: str, limit: Any) -> None:
+    note = CONSTRAINTS[keyword].format(quoted(limit))
     if note not in merged.notes:
         merged.notes.append(note)
 

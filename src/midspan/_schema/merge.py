@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from midspan._schema.problems import quoted
+from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, SchemaNode
 
 Types = frozenset[str]
@@ -17,26 +17,11 @@ TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
 _BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
-_NOTES = {
-    "not": "must not fit {}",
-    "if": "conditions apply",
-    "contains": "one item must fit {}",
-    "propertyNames": "names of properties must fit {}",
-    "dependentRequired": "if the first is given the others must be: {}",
-    "dependentSchemas": "conditions apply",
-    "unevaluatedProperties": "no other properties",
-    "unevaluatedItems": "no other items",
-    "uniqueItems": "no item twice",
-    "multipleOf": "a multiple of {}",
-    "contentEncoding": "encoded as {}",
-    "contentMediaType": "of media type {}",
-}
+_NOTES = frozenset(
+    ("not", "if", "contains", "propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties")
+) | {"unevaluatedItems", "uniqueItems", "multipleOf", "contentEncoding", "contentMediaType"}
 """Constraints that only the description can express."""
-_NO_CONSTRAINT = {
-    "uniqueItems": False,
-    "unevaluatedProperties": True,
-    "unevaluatedItems": True,
-}
+_NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
 
 
 class MergedSchema(Struct):
@@ -149,7 +134,7 @@ def _own(node: SchemaNode) -> MergedSchema:
         examples=schema.get("examples") or ([schema["example"]] if "example" in schema else []),
         unions=[union for union in node.unions if len(union) > 1],
         notes=[
-            _NOTES[keyword].format(quoted(schema[keyword]))
+            CONSTRAINTS[keyword].format(quoted(schema[keyword]))
             for keyword in schema
             if keyword in _NOTES and schema[keyword] != _NO_CONSTRAINT.get(keyword)
         ],

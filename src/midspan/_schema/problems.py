@@ -1,6 +1,6 @@
 """What is wrong with a value and where, in messages that help a model to correct it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +15,35 @@ MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
 _UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
+CONSTRAINTS = {
+    "const": "{}",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "text that matches {}",
+    "format": "format {}",
+    "contentEncoding": "encoded as {}",
+    "contentMediaType": "of media type {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "additionalItems": "at most {} items",
+    "uniqueItems": "no item twice",
+    "contains": "an item that fits {}",
+    "unevaluatedItems": "no other items",
+    "minProperties": "at least {} properties",
+    "maxProperties": "at most {} properties",
+    "propertyNames": "names of properties that fit {}",
+    "dependentRequired": "if the first is given the others must be: {}",
+    "unevaluatedProperties": "no other properties",
+    "not": "nothing that fits {}",
+    "if": "conditions apply",
+    "dependentSchemas": "conditions apply",
+}
+"""What a keyword asks for, in problems and in the descriptions of adapted schemas."""
 
 
 class Problem(Struct, frozen=True):
@@ -90,9 +119,10 @@ def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
     elif keyword == "propertyNames":
         reasons = " and ".join(problem.message for problem in format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
+    elif keyword == "falseSchema":
+        yield Problem(steps, "is not allowed here")
     else:
-        message = _MESSAGES.get(type(error.kind).__name__)
-        yield Problem(steps, message(error) if message else f"does not fit {quoted(keyword)}")
+        yield Problem(steps, _wrong_value(error))
 
 
 def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
@@ -158,17 +188,20 @@ def _unknown_property(known: list[str], nearest: str | None) -> str:
     return f"is not a property of this object; {hint}{choices}"
 
 
-def _wrong_type(error: Any) -> str:
-    value = error.instance
-    got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
-    return f"expected {' or '.join(error.kind.types)}, got {got}"
-
-
-def _wrong_option(error: Any) -> str:
-    options = error.kind.options
-    nearest = _nearest(str(error.instance), list(map(str, options)), 0.5)
-    hint = f"; did you mean {next(quoted(option) for option in options if str(option) == nearest)}?" if nearest else ""
-    return f"must be one of {_quoted_list(options)}, got {quoted(error.instance)}{hint}"
+def _wrong_value(error: Any) -> str:
+    """Return the message about a value that is not of the right type, not one of the options, or beyond a limit."""
+    keyword, value, limit = error.kind.name, error.instance, error.kind.value
+    if keyword == "type":
+        got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
+        return f"expected {' or '.join(error.kind.types)}, got {got}"
+    if keyword == "enum":
+        nearest = _nearest(str(value), list(map(str, limit)), 0.5)
+        hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == nearest), "")
+        return f"must be one of {_quoted_list(limit)}, got {quoted(value)}{hint}"
+    if type(error.kind).__name__ == "BacktrackLimitExceeded":
+        return "takes too long to match against its pattern"
+    expected = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
+    return f"expected {expected.format(quoted(limit))}, got {quoted(value)}"
 
 
 def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
@@ -188,36 +221,3 @@ def _quoted_list(values: list[Any]) -> str:
 def _listed(words: list[str]) -> str:
     shown = ", ".join(word if word.isprintable() else quoted(word) for word in words[:_MAX_LISTED])
     return shown if len(words) <= _MAX_LISTED else f"{shown} and {len(words) - _MAX_LISTED} more"
-
-
-def _message(template: str, attribute: str, show: Callable[[Any], str] = str) -> Callable[[Any], str]:
-    return lambda error: f"{template.format(show(getattr(error.kind, attribute)))}, got {quoted(error.instance)}"
-
-
-_MESSAGES: dict[str, Callable[[Any], str]] = {
-    "Type": _wrong_type,
-    "Enum": _wrong_option,
-    "Constant": _message("must be {}", "expected_value", quoted),
-    "Minimum": _message("must be at least {}", "limit"),
-    "Maximum": _message("must be at most {}", "limit"),
-    "ExclusiveMinimum": _message("must be greater than {}", "limit"),
-    "ExclusiveMaximum": _message("must be less than {}", "limit"),
-    "MinLength": _message("must have at least {} characters", "limit"),
-    "MaxLength": _message("must have at most {} characters", "limit"),
-    "MinItems": _message("must have at least {} items", "limit"),
-    "MaxItems": _message("must have at most {} items", "limit"),
-    "MinProperties": _message("must have at least {} properties", "limit"),
-    "MaxProperties": _message("must have at most {} properties", "limit"),
-    "AdditionalItems": _message("must have at most {} items", "limit"),
-    "MultipleOf": _message("must be a multiple of {}", "multiple_of"),
-    "Pattern": _message("must match the pattern {}", "pattern", quoted),
-    "Format": _message("must have the format {}", "format"),
-    "ContentEncoding": _message("must be encoded as {}", "content_encoding"),
-    "ContentMediaType": _message("must be {}", "content_media_type"),
-    "Not": _message("must not fit {}", "schema", quoted),
-    "UniqueItems": lambda error: f"must not contain the same item twice, got {quoted(error.instance)}",
-    "Contains": lambda error: f"contains none of the items that it must contain, got {quoted(error.instance)}",
-    "UnevaluatedItems": lambda _: "has too many items, or items that are not allowed",
-    "FalseSchema": lambda _: "is not allowed here",
-    "BacktrackLimitExceeded": lambda _: "takes too long to match against its pattern",
-}

@@ -127,10 +127,10 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     for keywords in (each for each in visible if each.kind is _KEYWORDS and _unpacked(each.annotation) is None):
         extra = builder.build_at(f"parameter {keywords.name!r} of {name}", _hint(keywords))
         extra = extra.describe(docstring.parameters.get(keywords.name, ""))
+        built = replace(built, extra=extra)
         schema = {**schema, "additionalProperties": extra.schema or True}
-        # Not the names that are filled in otherwise.
-        reserved = bound | {injected for injected in (context, run_context) if injected}
-        built = replace(built, extra=extra, reserved=reserved)
+        if reserved := sorted({*bound, *filter(None, (context, run_context))}):  # names that are filled in otherwise
+            schema["propertyNames"] = {"not": {"enum": reserved}}
     if not built.types and built.extra is None:
         schema = {"type": "object", "properties": {}}
     return Signature(
@@ -247,13 +247,11 @@ def _is_marked(hint: Any, marker: type) -> bool:
 def _needs_context(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is a context, has no default, and its type excludes None."""
     hint = parameter.annotation
-    if parameter.default is not NO_DEFAULT or not (_is_marked(hint, Injected) or typing.get_origin(hint) is RunContext):
+    is_context = _is_marked(hint, Injected) or typing.get_origin(hint) is RunContext
+    if not is_context or parameter.default is not NO_DEFAULT or type(None) in typing.get_args(hint):
         return False
-    user = hint.__origin__ if _is_marked(hint, Injected) and hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return type(None) not in typing.get_args(hint)
-    is_open = user is None or user in (Any, object, type(None)) or isinstance(user, TypeVar)
-    return not is_open and type(None) not in typing.get_args(user)
+    user = hint.__origin__ if hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
+    return not (user in (None, Any, object) or isinstance(user, TypeVar) or type(None) in typing.get_args(user))
 
 
 def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Field]:
