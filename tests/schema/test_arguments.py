@@ -259,7 +259,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
     assert str(found[0]).startswith(
         "praperty0: is not a property of this object; did you mean property0? known properties: "
     )
-    assert (len(found), found[-1]) == (21, Problem((), "and 2980 more"))
+    assert (len(found), found[-1]) == (21, Problem((), "and more"))
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_problems_of_a_union_name_the_intended_branch_or_all_branches() -> None:
 def test_problems_and_their_quotations_are_bounded() -> None:
     found = prepared(["x" * 1000] * 500, INTEGERS).problems
     assert len(found) == 21
-    assert found[-1] == Problem((), "and 480 more")
+    assert found[-1] == Problem((), "and more")
     assert all(len(str(problem)) < 300 for problem in found)
 
 
@@ -409,12 +409,12 @@ def test_references_to_given_documents_are_resolved() -> None:
         ({"type": "strng"}, '^invalid parameters schema at /type: "strng" is not a type; the types are string, '),
         (
             {"properties": {"a": {"minimum": "x"}}},
-            '^invalid parameters schema at /properties/a/minimum: expected number, got string "x"$',
+            '^invalid parameters schema at /properties/a/minimum: "x" is not of type "number"$',
         ),
         ({"pattern": "("}, "invalid parameters schema"),
-        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: it refers to .* and is never fetched"),
-        ({"$ref": "#/$defs/none"}, "invalid parameters schema: it refers to .*, which does not exist"),
-        ({"$schema": "nope"}, 'invalid parameters schema: its .schema is "nope"'),
+        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: Resource .* is never fetched"),
+        ({"$ref": "#/$defs/none"}, "invalid parameters schema: Pointer .* does not exist"),
+        ({"$schema": "nope"}, "invalid parameters schema: Unknown meta-schema: 'nope'"),
     ],
 )
 def test_an_invalid_schema_is_an_error_with_the_label_of_the_caller(schema: Schema, message: str) -> None:

@@ -15,9 +15,7 @@ Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
 _MAX_NODES = 6_000
-_UNROLLED = (2, 1, 0)
 _ARRAY_DEPTH = 3
-_NODES_OF_ANYTHING = 20
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
@@ -35,18 +33,15 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     """Return the schema as the dialect can express it: wider where it cannot, never narrower.
 
     With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
-    says. Recursion is unrolled as far as the limit on the size of the result allows, if references are inlined.
+    says. If references are inlined, recursion is unrolled twice.
     """
     tree = normalize_tree(schema)
     nodes = tree.nodes
     # All names of the document, so that a valid name replaces the same one everywhere.
     properties = (name for node in nodes for name in (*node.properties, *node.schema.get("required", ())))
     names = valid_names(properties, dialect.properties)
-    for max_unrolled in _UNROLLED:
-        adapter = _Adapter(dialect, names, max_unrolled=max_unrolled)
-        result = adapter.document(tree.root, arguments=arguments)
-        if not adapter.is_exhausted:
-            break
+    adapter = _Adapter(dialect, names)
+    result = adapter.document(tree.root, arguments=arguments)
     if dialect.strict and not adapter.is_strict:
         return adapt_schema(schema, replace(dialect, **_NOT_STRICT), arguments=arguments)
     renamed = {valid: name for name, valid in names.items() if name != valid}
@@ -57,10 +52,9 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
 class _Adapter:
     """Adapts one document. When the result has too many nodes, the rest of it accepts any value."""
 
-    def __init__(self, dialect: SchemaDialect, names: dict[str, str], *, max_unrolled: int) -> None:
+    def __init__(self, dialect: SchemaDialect, names: dict[str, str]) -> None:
         self.is_strict = True
         """Whether all objects are closed and all values have a type."""
-        self._max_unrolled = max_unrolled
         self._nodes = 0
         self._dialect = dialect
         self._names = names
@@ -101,7 +95,7 @@ class _Adapter:
         self._nodes += len(node.conjuncts)
         if self.is_exhausted:
             return MergedSchema(ref_stack=ref_stack)
-        return merge_conjuncts(node, ref_stack, max_unrolled=self._max_unrolled)
+        return merge_conjuncts(node, ref_stack)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
         name = next((name for name, known in self._definitions.items() if known is target), None)
@@ -292,24 +286,21 @@ class _Adapter:
             return {"anyOf": [_describe(first, description), *others]}
         return _describe(schema, description)
 
-    def _anything(self) -> Schema:
-        """Return the schema of any value, and count the nodes of the union that it may be."""
-        self.is_strict = False
-        self._nodes += 1 if self._dialect.untyped else _NODES_OF_ANYTHING
-        return self._any_value(_ARRAY_DEPTH)
-
-    def _any_value(self, array_depth: int) -> Schema:
-        """Return a union of all types where every schema needs a type.
+    def _anything(self, array_depth: int = _ARRAY_DEPTH) -> Schema:
+        """Return the schema of any value: a union of all types where every schema needs a type.
 
         An array needs the schema of its items, so arrays in arrays end somewhere: the one place where an adapted schema
         is narrower than the original.
         """
-        types = self._dialect.types
+        self.is_strict = False
         if self._dialect.untyped:
+            self._nodes += 1
             return {}
+        types = self._dialect.types
         branches: list[Schema] = [{"type": types[name]} for name in ("string", "number", "boolean", "object")]
         if array_depth:
-            branches.append({"type": types["array"], "items": self._any_value(array_depth - 1)})
+            branches.append({"type": types["array"], "items": self._anything(array_depth - 1)})
+        self._nodes += len(branches)
         return self._join(branches, null=True)
 
     def _join(self, schemas: list[Schema], *, null: bool) -> Schema:

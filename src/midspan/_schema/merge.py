@@ -96,13 +96,13 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
 
 
-def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...], *, max_unrolled: int) -> MergedSchema | None:
+def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
     """Return the constraints of a schema and of all that it refers to; None if no value fits it.
 
-    A reference to a schema that it is inside of is followed `max_unrolled` times, and then accepts any value.
+    A reference to a schema that it is inside of is followed twice more, and then accepts any value.
     """
     targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
-    ended = [target for key, target in targets.items() if ref_stack.count(key) > max_unrolled]
+    ended = [target for key, target in targets.items() if ref_stack.count(key) > 2]
     skipped = {id(part) for target in ended for part in target.conjuncts}
     result = MergedSchema(ref_stack=(*ref_stack, *targets))
     for part in node.conjuncts:

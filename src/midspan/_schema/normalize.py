@@ -147,13 +147,11 @@ def _with_null(node: Schema) -> Schema:
 
 
 def _fix_enum(node: Schema) -> None:
-    """Correct an enum whose values all contradict the declared type: they are those of the items, or the type is wrong."""
+    """Correct an enum whose values all contradict the type: they are meant for the items, or the type is wrong."""
     values, declared = node.get("enum"), node.get("type")
-    if (
-        not isinstance(values, list)
-        or not isinstance(declared, str)
-        or any(has_type(each, [declared]) for each in values)
-    ):
+    if not isinstance(values, list) or not isinstance(declared, str):
+        return
+    if any(has_type(value, [declared]) for value in values):
         return
     if declared == "array" and isinstance(items := node.setdefault("items", {}), dict):
         items.setdefault("enum", node.pop("enum"))

@@ -1,6 +1,7 @@
 """What is wrong with a value and where, in messages that help a model to correct it."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -85,17 +86,10 @@ def quoted(value: Any) -> str:
 
 
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
-    """Return the errors of a value as problems without repetitions: the first twenty, and how many more there are."""
-    found: dict[Problem, None] = {}
-    more = 0
-    for error in errors:
-        if len(found) < MAX_PROBLEMS:
-            found.update(dict.fromkeys(format_error(error, tree)))
-        else:  # formatting costs more than finding, and nobody reads these
-            more += len(error.kind.unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
-    more += len(list(found)[MAX_PROBLEMS:])
-    problems = list(found)[:MAX_PROBLEMS]
-    return [*problems, Problem((), f"and {more} more")] if more else problems
+    """Return the errors of a value as problems without repetitions: the first twenty, and whether there are more."""
+    every = (problem for error in errors for problem in format_error(error, tree))
+    first = list(islice(every, MAX_PROBLEMS))
+    return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(every, 1)]]
 
 
 def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
@@ -111,9 +105,8 @@ def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
     elif keyword in _UNKNOWN_NAMES:
         known = [str(name) for name in _parent(error, tree).properties]
-        for index, name in enumerate(error.kind.unexpected):
-            nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
-            yield Problem((*steps, name), _unknown_property(known, nearest))
+        for name in error.kind.unexpected:
+            yield Problem((*steps, name), _unknown_property(known, _nearest(str(name), known)))
     elif keyword in ("anyOf", "oneOf"):
         yield from _format_union(error, tree)
     elif keyword == "propertyNames":

@@ -97,15 +97,6 @@ class SchemaNode:
         """The schema as it is in the document."""
         return self.schema if self.always is None else self.always
 
-    def names_property(self, name: str) -> bool:
-        """Return whether the schema itself says something about a property of this name."""
-        return name in self.properties or name in self.schema.get("required", ())
-
-    def possible_properties(self, name: str) -> "list[SchemaNode]":
-        """Return the schemas that may apply to a property, whatever patterns its name matches."""
-        named = self.properties.get(name)
-        return [named] if named is not None else [self.additional, *self.pattern_properties.values()]
-
     def item(self, index: int) -> "SchemaNode":
         """The schema of one item."""
         return self.prefix[index] if index < len(self.prefix) else self.items
@@ -166,6 +157,11 @@ class SchemaNode:
     def possible(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])
+
+    @property
+    def reachable(self) -> "tuple[SchemaNode, ...]":
+        """All nodes that validating a value may lead to."""
+        return self._closure(lambda node: [inner for inner, _ in node.dependencies])
 
     def _closure(self, variants: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         found: dict[int, SchemaNode] = {}
