@@ -594,13 +594,6 @@ def test_without_a_context_its_default_is_used():
     assert call(greet, {}, Deps("Ann")) == "Ann"
 
 
-def test_two_contexts_are_an_error():
-    def both(one: Context[Deps], two: Context[int]): ...
-
-    with pytest.raises(SchemaError, match="both: one, two are all annotated with Context"):
-        signature_of(both)
-
-
 # Annotations that are text
 
 

@@ -1,6 +1,7 @@
 """Arguments from a model as a tool takes them: fill in defaults, coerce, validate."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -11,8 +12,6 @@ from midspan._schema.compiled import CompiledSchema
 from midspan._schema.problems import Problem
 from midspan._schema.tree import SchemaNode, measure
 
-__all__ = ["Problem", "SchemaValidator", "ValidatedArguments"]
-
 
 class ValidatedArguments(Struct, frozen=True):
     """Arguments as the tool gets them, what had to be changed in them, and what is still wrong."""
@@ -22,46 +21,36 @@ class ValidatedArguments(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class SchemaValidator:
-    """A schema compiled once, for any number of values. Errors call it "invalid `label` schema"."""
+class SchemaValidator(CompiledSchema):
+    """A schema compiled once, for any number of values."""
 
-    __slots__ = ("_compiled", "accepts", "fast_path", "problems")
-
-    def __init__(
-        self,
-        schema: dict[str, Any],
-        *,
-        label: str = "parameters",
-        formats: bool = False,
-        remotes: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._compiled = CompiledSchema(schema, label=label, formats=formats, remotes=remotes)
-        self.fast_path = _fast_path(self._compiled)
+    @cached_property
+    def fast_path(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
         """Returns the arguments as the tool gets them if defaults are all that they lack; else None.
 
         This is the way of most calls, and costs little more than validation.
         """
-        self.problems = self._compiled.problems
-        """Returns what is wrong with a value as it is: nothing filled in, nothing coerced."""
-        self.accepts: Callable[[Any], bool] = self._compiled.validator.is_valid
+        return _fast_path(self)
+
+    @cached_property
+    def accepts(self) -> Callable[[Any], bool]:
         """Returns whether a JSON value is valid as it is, at the price of validation alone."""
-        if self._compiled.cost.needs_depth_check:
-            self.accepts = lambda value: not self.problems(value)
+        return (lambda value: not self.problems(value)) if self.cost.needs_depth_check else self.validator.is_valid
 
     def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Fill in defaults, coerce values that do not fit, and report the rest. The given dict is not changed."""
         ready = self.fast_path(arguments)
         if ready is not None:
             return ValidatedArguments(ready)
-        max_depth = self._compiled.cost.max_value_depth
+        max_depth = self.cost.max_value_depth
         if measure(arguments, max_depth)[1] > max_depth:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []
         for method in (Coercer.fill, Coercer.coerce):
             # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
             for defaults in (True, False):
-                coercer = Coercer(self._compiled, defaults=defaults)
-                changed = method(coercer, arguments, self._compiled.root)
+                coercer = Coercer(self, defaults=defaults)
+                changed = method(coercer, arguments, self.root)
                 if any(changed is attempt.arguments for attempt in attempts):
                     continue
                 attempt = ValidatedArguments(changed, tuple(coercer.changes), self.problems(changed))

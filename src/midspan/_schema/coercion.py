@@ -86,8 +86,9 @@ class Coercer:
         for name, item in value.items():
             result[name] = change(item, node.part(name), (*steps, name), depth + 1)
             prop = node.properties.get(name)
-            is_optional = prop is not None and name not in node.schema.get("required", ())
-            if is_optional and change == self.coerce and self._means_absent(result[name], prop):
+            if prop is None or name in node.schema.get("required", ()) or change == self.fill:
+                continue
+            if self._means_absent(result[name], prop):
                 self._note((*steps, name), f"{quoted(result.pop(name))} dropped, it may be left out")
         if self._defaults:
             result |= self._missing(result, node, depth)

@@ -30,7 +30,7 @@ class CompiledSchema:
         self,
         schema: Any,
         *,
-        label: str,
+        label: str = "parameters",
         formats: bool = False,
         remotes: Mapping[str, Any] | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class CompiledSchema:
             raise SchemaError(f"invalid {label} schema{_describe(error)}") from error
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
-        """Return what is wrong with a value."""
+        """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
         size, depth = measure(value, self.cost.max_value_depth)
         if depth > self.cost.max_value_depth:
             return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)

@@ -234,11 +234,14 @@ class SchemaBuilder:
     def _pydantic(self, hint: Any) -> TypeSchema:
         known = self._find(hint)
         if known is None:
-            schema, convert = pydantic_type(hint, self.direction)
-            schema = self.definitions.adopt(schema)
+            # Other types may have the same names.
+            suffix = f"_{len(self.definitions.schemas)}" if self.definitions.schemas else ""
+            schema, convert = pydantic_type(hint, self.direction, suffix)
+            definitions = schema.pop("$defs", {})
+            self.definitions.schemas |= {name + suffix: definition for name, definition in definitions.items()}
             if referenced_name(schema) is None and not hasattr(hint, "__metadata__"):
                 name = self.definitions.reserve(hint_name(hint))
-                self.definitions.define(name, schema)
+                self.definitions.schemas[name] = schema
                 schema = reference(name)
             known = TypeSchema(schema, convert)
             self._known.append((hint, known))
@@ -253,7 +256,7 @@ class SchemaBuilder:
             known = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
             self._known.append((hint, known))
             complete.append(build())
-            self.definitions.define(name, complete[0].schema)
+            self.definitions.schemas[name] = complete[0].schema
         return known
 
     def _find(self, hint: Any) -> TypeSchema | None:
