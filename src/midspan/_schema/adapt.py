@@ -21,9 +21,8 @@ _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$def
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
 _EXCLUSIVE_BOUNDS = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
 _BOUNDS = {
-    "string": ("minLength", "maxLength", "pattern"),
-    "integer": ("minimum", "maximum"),
-    "number": ("minimum", "maximum"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "format")),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
@@ -202,17 +201,15 @@ class _Adapter:
         elif name == "array":
             self._array(schema, merged, depth)
         bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
-        for keyword in _BOUNDS.get(name, ()):
-            if keyword in bounds and keyword in self._dialect.keywords:
+        formats = self._dialect.formats
+        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in bounds):
+            is_declared = keyword in self._dialect.keywords
+            if keyword == "format" and formats is not None:
+                is_declared = bounds["format"] in formats.get(name, ())
+            if is_declared:
                 schema[keyword] = bounds[keyword]
-            elif keyword in bounds:
-                _note(merged, keyword, bounds[keyword])
-        if name in ("string", "integer", "number") and "format" in bounds:
-            known = self._dialect.formats
-            if known is None or bounds["format"] in known.get(name, ()):
-                schema["format"] = bounds["format"]
             else:
-                _note(merged, "format", bounds["format"])
+                _note(merged, keyword, bounds[keyword])
         return schema
 
     def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:

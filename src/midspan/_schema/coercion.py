@@ -1,10 +1,7 @@
 """Change arguments so that they fit their schema, only where the schema allows a single reading."""
 
 import operator
-import re
 from collections.abc import Callable
-from decimal import Decimal
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -13,15 +10,15 @@ from midspan._schema.compiled import CompiledSchema
 from midspan._schema.problems import Steps, format_path, quoted
 from midspan._schema.tree import SchemaNode, has_type, type_of
 
-_INTEGER = re.compile(r"[+-]?\d{1,300}")
-_NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?")
-_MAX_DIGITS = 300
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
 """Unions in unions multiply; a value that takes more attempts than this is left as it is."""
 _NEW_TYPES = frozenset(("array", "string"))
 """A single value may become an array of one, and an object or an array JSON text, if no other reading fits."""
 _UNCHANGED = object()
+_MAX_EXACT = 2**53
+"""Larger integers lose digits when they are written as 5.0."""
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
 CHANGEABLE = frozenset((dict, list, float))
 """Types of values that filling in may change."""
 _DEFAULT_DEPTH = 25
@@ -197,31 +194,18 @@ def _convert(value: Any, types: list[str]) -> Any:
 
 
 def _from_text(text: str, types: list[str]) -> Any:
-    if ("integer" in types or "number" in types) and _NUMBER.fullmatch(text):
-        return _to_number(text, types)
-    if "boolean" in types and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if "null" in types and text.lower() in ("null", "none"):
-        return None
-    for name, opening, expected in (("array", "[", list), ("object", "{", dict)):
-        if name in types and text.startswith(opening):
-            parsed = _parse(text)
-            return parsed if isinstance(parsed, expected) else _UNCHANGED
-    return _UNCHANGED
-
-
-def _to_number(text: str, types: list[str]) -> Any:
-    exact = Decimal(text)
-    is_whole = exact.adjusted() < _MAX_DIGITS and exact == exact.to_integral_value()
-    if is_whole and ("integer" in types or _INTEGER.fullmatch(text)):
-        return int(exact)
-    if "number" in types and isfinite(number := float(text)):
-        return number
-    return _UNCHANGED
+    """Return the value of a type other than text that the text is in JSON, or as Python writes it."""
+    word = text.lower()
+    parsed = _WORDS[word] if word in _WORDS else _parse(text)
+    if parsed is _UNCHANGED or isinstance(parsed, str) or not has_type(parsed, types):
+        return _UNCHANGED
+    if isinstance(parsed, float) and "number" not in types:
+        return int(parsed) if abs(parsed) <= _MAX_EXACT else _UNCHANGED
+    return parsed
 
 
 def _parse(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return _UNCHANGED

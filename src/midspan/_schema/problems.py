@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, format_pointer, type_of
 
 Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
@@ -105,8 +105,11 @@ def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
     elif keyword in _UNKNOWN_NAMES:
         known = [str(name) for name in _parent(error, tree).properties]
+        choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
         for name in error.kind.unexpected:
-            yield Problem((*steps, name), _unknown_property(known, _nearest(str(name), known)))
+            nearest = _nearest(str(name), known)
+            hint = f"did you mean {_listed([nearest])}? " if nearest else ""
+            yield Problem((*steps, name), f"is not a property of this object; {hint}{choices}")
     elif keyword in ("anyOf", "oneOf"):
         yield from _format_union(error, tree)
     elif keyword == "propertyNames":
@@ -136,13 +139,7 @@ def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
 
 def _parent(error: Any, tree: SchemaTree) -> SchemaNode:
     """Return the schema that the keyword of an error is in."""
-    schema: Any = tree.root.schema
-    for step in error.schema_path[:-1]:
-        try:
-            schema = schema[step]
-        except (KeyError, IndexError, TypeError):
-            return ANYTHING
-    return tree.node(schema)
+    return tree.node(find_pointer(tree.root.schema, format_pointer(tuple(map(str, error.schema_path[:-1])))))
 
 
 def describe(node: SchemaNode, depth: int = 0) -> str:
@@ -173,12 +170,6 @@ def _is_of_another_type(branch: list[Any], depth: int) -> bool:
         error.kind.name in ("type", "const", "enum") and len(error.instance_path) <= depth + (error.kind.name != "type")
         for error in branch
     )
-
-
-def _unknown_property(known: list[str], nearest: str | None) -> str:
-    hint = f"did you mean {_listed([nearest])}? " if nearest else ""
-    choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
-    return f"is not a property of this object; {hint}{choices}"
 
 
 def _wrong_value(error: Any) -> str:
