@@ -79,7 +79,7 @@ def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], mean
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ({"minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
+        ({"minimum": 1, "exclusiveMinimum": True}, {"minimum": 1}),
         ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
         (
             {"items": [{"type": "str"}], "additionalItems": False},

@@ -17,7 +17,7 @@ _NEW_TYPES = frozenset(("array", "string"))
 """A single value may become an array of one, and an object or an array JSON text, if no other reading fits."""
 _UNCHANGED = object()
 _MAX_EXACT = 2**53
-"""Larger integers lose digits when they are written as 5.0."""
+"""From here on, integers may lose digits when they are written as 5.0."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 CHANGEABLE = frozenset((dict, list, float))
 """Types of values that filling in may change."""
@@ -200,7 +200,7 @@ def _from_text(text: str, types: list[str]) -> Any:
     if parsed is _UNCHANGED or isinstance(parsed, str) or not has_type(parsed, types):
         return _UNCHANGED
     if isinstance(parsed, float) and "number" not in types:
-        return int(parsed) if abs(parsed) <= _MAX_EXACT else _UNCHANGED
+        return int(parsed) if abs(parsed) < _MAX_EXACT else _UNCHANGED
     return parsed
 
 

@@ -79,10 +79,6 @@ class _Normalizer:
             if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
             if value or keyword not in ("enum", "examples", *LISTS)
         }
-        if self._draft <= 4 and isinstance(node.get("id"), str):
-            node.setdefault("$id", node.pop("id"))
-        if str(node.get("$id", "")).startswith("#"):
-            node["$anchor"] = node.pop("$id")[1:]  # how draft 7 wrote anchors; generators put pointers there
         if self._draft <= 7 and "$ref" in node:  # a reference is alone in its schema, whatever is beside it
             node = {key: value for key, value in node.items() if key in _ANNOTATIONS or key == "$ref"}
         if isinstance(node.get("items"), list):
@@ -90,9 +86,6 @@ class _Normalizer:
             if "additionalItems" in node:
                 node["items"] = node.pop("additionalItems")
         node.pop("additionalItems", None)
-        for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and bound in node:
-                node[exclusive] = node.pop(bound)
         dependencies = node.pop("dependencies", None)
         for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
             keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"
@@ -105,8 +98,6 @@ def _corrected(keyword: str, value: Any) -> Any:
     """Return the value of a keyword in the form that JSON Schema has for it."""
     if keyword in MAPS:
         return value or {}  # the [] of a PHP program is empty, too
-    if keyword in LISTS and isinstance(value, dict):
-        return [value]
     if type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
         return int(value)
     return list(value) if isinstance(value, tuple) else value

@@ -117,10 +117,8 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         if parameter.name not in bound
     ]
     docstring = parse_docstring(_docstring(function))
-    defaults = {each.name: None if each.default is NO_DEFAULT else each.default for each in parameters}
-    contexts = {each.name: defaults[each.name] for each in parameters if _is_marked(each.annotation, Injected)}
-    run_contexts = tuple(each.name for each in parameters if _is_marked(each.annotation, RunContext))
-    visible = [each for each in parameters if each.name not in (*contexts, *run_contexts)]
+    hidden = {*_marked(parameters, Injected), *_marked(parameters, RunContext)}
+    visible = [parameter for parameter in parameters if parameter.name not in hidden]
     builder = SchemaBuilder("in", advice="; a parameter that the model must not see can be a Context[…]")
     fields = [field for parameter in visible for field in _fields(parameter, docstring)]
     built = builder.build_object(fields, name=name, label="parameter")
@@ -130,16 +128,29 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         extra = extra.describe(docstring.parameters.get(keywords.name, ""))
         built = replace(built, extra=extra)
         schema = {**schema, "additionalProperties": extra.schema or True}
-        if reserved := sorted({*bound, *contexts, *run_contexts}):  # names that are filled in otherwise
+        if reserved := sorted(bound | hidden):  # names that are filled in otherwise
             schema["propertyNames"] = {"not": {"enum": reserved}}
     if not built.types and built.extra is None:
         schema = {"type": "object", "properties": {}}
+    return Signature(
+        name=name,
+        description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
+        parameters=builder.definitions.resolve(schema),
+        response=_response(function, signature.return_annotation, resolve),
+        bind=_binding(parameters, fields, built),
+    )
+
+
+def _binding(parameters: list[inspect.Parameter], fields: list[Field], built: ObjectSchema) -> Binding:
     variadic = next((each.name for each in parameters if each.kind is _VARIADIC), None)
     leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
     positional = tuple((each.name, each.default) for each in parameters if each.kind in leading)
     factories = {field.key: field.factory for field in fields if field.factory is not None}
+    defaults = {each.name: None if each.default is NO_DEFAULT else each.default for each in parameters}
+    contexts = {name: defaults[name] for name in _marked(parameters, Injected)}
+    run_contexts = _marked(parameters, RunContext)
     is_plain = all(each.takes_json for each in built.types.values())
-    binding = Binding(
+    return Binding(
         parameters=built,
         takes_json=is_plain and not (positional or factories or variadic or built.extra or contexts or run_contexts),
         positional=positional,
@@ -148,13 +159,6 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         contexts=contexts,
         run_contexts=run_contexts,
         needs_context=any(map(_needs_context, parameters)),
-    )
-    return Signature(
-        name=name,
-        description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
-        parameters=builder.definitions.resolve(schema),
-        response=_response(function, signature.return_annotation, resolve),
-        bind=binding,
     )
 
 
@@ -242,6 +246,11 @@ def _closure(function: Any) -> dict[str, Any]:
         return names | dict(inspect.getclosurevars(function).nonlocals)
     except ValueError:  # a name that is not assigned yet
         return names
+
+
+def _marked(parameters: list[inspect.Parameter], marker: type) -> tuple[str, ...]:
+    """Return the names of the parameters that are marked as contexts."""
+    return tuple(each.name for each in parameters if _is_marked(each.annotation, marker))
 
 
 def _is_marked(hint: Any, marker: type) -> bool:
