@@ -130,13 +130,6 @@ def test_a_keyword_with_a_meaningless_value_is_dropped(path: tuple[str | int, ..
     assert normalize(schema) == expected
 
 
-def test_keywords_beside_a_reference_count_in_2020_12_and_not_in_draft_7() -> None:
-    schema = {"properties": {"a": {"$ref": "#/definitions/x", "minLength": 3}}, "definitions": {"x": {}}}
-    assert normalize(schema)["properties"]["a"] == {"$ref": "#/definitions/x", "minLength": 3}
-    old = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
-    assert normalize(old)["properties"]["a"] == {"$ref": "#/definitions/x"}
-
-
 def test_dangling_and_external_references_are_dropped() -> None:
     schema = {"properties": {"a": {"$ref": "https://example.com/x.json"}, "b": {"$ref": "#/$defs/no"}}}
     assert normalize(schema) == {"properties": {"a": {}, "b": {}}}

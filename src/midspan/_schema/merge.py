@@ -17,9 +17,7 @@ TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
 _BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
-_NOTES = frozenset(
-    ("not", "if", "contains", "propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties")
-) | {"unevaluatedItems", "uniqueItems", "multipleOf", "contentEncoding", "contentMediaType"}
+_NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
 _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
 

@@ -39,7 +39,7 @@ def normalize(schema: Any) -> Schema:
 def normalize_tree(schema: Any) -> SchemaTree:
     """Return the normalized schema as a tree, without keywords that could not be read or lead out of the document."""
     check_size(schema)
-    root = _Normalizer(schema).schema(schema, ())
+    root = _normalized(schema, ())
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
     tree = SchemaTree(root)
@@ -49,49 +49,42 @@ def normalize_tree(schema: Any) -> SchemaTree:
     return tree
 
 
-class _Normalizer:
-    def __init__(self, document: Any) -> None:
-        declared = document.get("$schema") if isinstance(document, dict) else None
-        draft = re.search(r"draft-0(\d)", declared) if isinstance(declared, str) else None
-        self._draft = int(draft[1]) if draft else 20
+def _normalized(schema: Any, path: Path) -> Schema | bool:
+    if isinstance(schema, str):
+        schema = schema.lower() == "true" if schema.lower() in ("true", "false") else {"type": schema}
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, dict):
+        raise SchemaError(f"no schema at {_place(path)}: {schema!r:.80} is neither an object nor a boolean")
+    node = _modernize(schema)
+    declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
+    node |= map_subschemas(node, lambda item, steps: _normalized(item, (*path, *steps)))
+    types = list(dict.fromkeys(_type_name(name, path) for name in _as_list(declared)))
+    if declared is not None and types and "any" not in types:
+        node["type"] = types[0] if len(types) == 1 else types
+    _fix_enum(node)
+    return _with_null(node) if is_nullable else node
 
-    def schema(self, schema: Any, path: Path) -> Schema | bool:
-        if isinstance(schema, str):
-            schema = schema.lower() == "true" if schema.lower() in ("true", "false") else {"type": schema}
-        if isinstance(schema, bool):
-            return schema
-        if not isinstance(schema, dict):
-            raise SchemaError(f"no schema at {_place(path)}: {schema!r:.80} is neither an object nor a boolean")
-        node = self._modernize(schema)
-        declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
-        node |= map_subschemas(node, lambda item, steps: self.schema(item, (*path, *steps)))
-        types = list(dict.fromkeys(_type_name(name, path) for name in _as_list(declared)))
-        if declared is not None and types and "any" not in types:
-            node["type"] = types[0] if len(types) == 1 else types
-        _fix_enum(node)
-        return _with_null(node) if is_nullable else node
 
-    def _modernize(self, schema: Schema) -> Schema:
-        """Return the schema with the keywords of older drafts in today's spelling, and without empty keywords."""
-        node = {
-            keyword: _corrected(keyword, value)
-            for keyword, value in schema.items()
-            if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
-            if value or keyword not in ("enum", "examples", *LISTS)
-        }
-        if self._draft <= 7 and "$ref" in node:  # a reference is alone in its schema, whatever is beside it
-            node = {key: value for key, value in node.items() if key in _ANNOTATIONS or key == "$ref"}
-        if isinstance(node.get("items"), list):
-            node["prefixItems"] = node.pop("items")
-            if "additionalItems" in node:
-                node["items"] = node.pop("additionalItems")
-        node.pop("additionalItems", None)
-        dependencies = node.pop("dependencies", None)
-        for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
-            keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"
-            others = node.get(keyword)
-            node[keyword] = {name: dependency, **(others if isinstance(others, dict) else {})}
-        return node
+def _modernize(schema: Schema) -> Schema:
+    """Return the schema with the keywords of older drafts in today's spelling, and without empty keywords."""
+    node = {
+        keyword: _corrected(keyword, value)
+        for keyword, value in schema.items()
+        if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
+        if value or keyword not in ("enum", "examples", *LISTS)
+    }
+    if isinstance(node.get("items"), list):
+        node["prefixItems"] = node.pop("items")
+        if "additionalItems" in node:
+            node["items"] = node.pop("additionalItems")
+    node.pop("additionalItems", None)
+    dependencies = node.pop("dependencies", None)
+    for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
+        keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"
+        others = node.get(keyword)
+        node[keyword] = {name: dependency, **(others if isinstance(others, dict) else {})}
+    return node
 
 
 def _corrected(keyword: str, value: Any) -> Any:
