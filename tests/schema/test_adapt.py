@@ -92,7 +92,7 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
         (
             {"type": "string", "format": "uri", "pattern": "^h"},
             {"type": "STRING", "pattern": "^h", "description": '(format "uri")'},
-            {"type": "string", "format": "uri", "description": '(text that matches "^h")'},
+            {"type": "string", "format": "uri", "description": '(text that matches the pattern "^h")'},
         ),
         (
             {"allOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 9, "minimum": 0}]},

@@ -1020,7 +1020,7 @@ def test_a_return_hint_that_cannot_be_expressed_gives_no_response_schema(hint, r
 LIMITS = [
     (Annotated[int, msgspec.Meta(ge=1)], 0, "expected at least 1, got 0"),
     (Annotated[int | None, msgspec.Meta(multiple_of=2)], 3, "expected a multiple of 2, got 3"),
-    (Annotated[str, re.compile("^a")], "b", 'expected text that matches "^a", got "b"'),
+    (Annotated[str, re.compile("^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
     (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 items"),
     (Annotated[pathlib.Path | None, types.SimpleNamespace(min_length=1, pattern=None)], "", "at least 1 characters"),
 ]

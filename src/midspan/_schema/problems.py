@@ -25,7 +25,7 @@ CONSTRAINTS = {
     "multipleOf": "a multiple of {}",
     "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
-    "pattern": "text that matches {}",
+    "pattern": "text that matches the pattern {}",
     "format": "format {}",
     "contentEncoding": "encoded as {}",
     "contentMediaType": "of media type {}",
