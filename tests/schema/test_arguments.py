@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.arguments import Problem, SchemaValidator, ValidatedArguments
+from midspan._schema.arguments import SchemaValidator, ValidatedArguments
+from midspan._schema.problems import Problem
 from midspan.errors import SchemaError
 from tests.bounds import BOUND
 from tests.schema.work import bounded_work
