@@ -91,8 +91,8 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
         ),
         (
             {"type": "string", "format": "uri", "pattern": "^h"},
-            {"type": "STRING", "pattern": "^h", "description": "(format uri)"},
-            {"type": "string", "format": "uri", "description": "(matches ^h)"},
+            {"type": "STRING", "pattern": "^h", "description": '(format "uri")'},
+            {"type": "string", "format": "uri", "description": '(text that matches the pattern "^h")'},
         ),
         (
             {"allOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 9, "minimum": 0}]},
@@ -303,7 +303,7 @@ def test_constraints_that_the_dialect_lacks_become_descriptions() -> None:
                 "items": {"type": "NUMBER", "description": "(a multiple of 2)"},
                 "description": "(no item twice)",
             },
-            "b": {"type": "STRING", "description": '(must not fit {"const": "x"})'},
+            "b": {"type": "STRING", "description": '(nothing that fits {"const": "x"})'},
             "c": {"type": "STRING"},
         },
         "description": "(conditions apply)",
@@ -431,10 +431,15 @@ def under_valid_names(value: Any, schemas: list[SchemaNode], valid: dict[str, st
         return value
     result = {}
     for name, inner in value.items():
-        is_declared = any(node.names_property(name) for node in nodes)
-        below = [schema for node in nodes for schema in node.possible_properties(name)]
+        is_declared = any(name in node.properties or name in node.schema.get("required", ()) for node in nodes)
+        below = [schema for node in nodes for schema in _below(node, name)]
         result[valid.get(name, name) if is_declared else name] = under_valid_names(inner, below, valid)
     return result
+
+
+def _below(node: SchemaNode, name: str) -> list[SchemaNode]:
+    named = node.properties.get(name)
+    return [named] if named is not None else [node.additional, *node.pattern_properties.values()]
 
 
 def arrays_in_arrays(value: Any) -> int:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.arguments import Problem, SchemaValidator, ValidatedArguments
+from midspan._schema.arguments import SchemaValidator, ValidatedArguments
+from midspan._schema.problems import Problem
 from midspan.errors import SchemaError
 from tests.bounds import BOUND
 from tests.schema.work import bounded_work
@@ -73,7 +74,6 @@ INTEGERS = {"type": "array", "items": INTEGER}
         ("5", INTEGERS, [5]),
         (5, {"type": "array", "items": STRING}, ["5"]),
         ({"x": "1"}, {"type": "array", "items": {"properties": {"x": INTEGER}, "required": ["x"]}}, [{"x": 1}]),
-        ("9007199254740993.0", INTEGER, 9007199254740993),
         ("5", {"anyOf": [INTEGERS, INTEGER]}, 5),
         (5.0, {"anyOf": [INTEGER, STRING]}, 5),
         (1.0, {"enum": [1, "a"]}, 1),
@@ -145,6 +145,7 @@ def test_a_valid_value_is_never_coerced(given: Any, schema: Schema) -> None:
         ("9" * 5000, INTEGER),
         ("1e999", {"type": "number"}),
         ("1e999", INTEGER),
+        ("9007199254740993.0", INTEGER),
         (False, {"type": "integer", "default": 0}),
         ([1, 2, 3], {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}),
         ('["a", "b', {"type": "array", "items": STRING}),
@@ -259,7 +260,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
     assert str(found[0]).startswith(
         "praperty0: is not a property of this object; did you mean property0? known properties: "
     )
-    assert (len(found), found[-1]) == (21, Problem((), "and 2980 more"))
+    assert (len(found), found[-1]) == (21, Problem((), "and more"))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
         (
             {"abc": 1},
             {"propertyNames": {"maxLength": 1}},
-            'has a property whose name is not allowed: must have at most 1 characters, got "abc"',
+            'has a property whose name is not allowed: expected at most 1 characters, got "abc"',
         ),
         (
             {"a\nb": 1},
@@ -278,7 +279,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
         (
             ["a", 1],
             {"prefixItems": [{}], "unevaluatedItems": False},
-            "has too many items, or items that are not allowed",
+            'expected no other items, got ["a", 1]',
         ),
     ],
 )
@@ -317,9 +318,9 @@ def test_all_problems_are_reported_at_once() -> None:
         'location.lat: expected number, got string "north"',
         "location.lon: is required but missing; expected number",
         "location.long: is not a property of this object; did you mean lon? known properties: lat, lon",
-        'tags[2]: must have at most 3 characters, got "long one"',
+        'tags[2]: expected at most 3 characters, got "long one"',
         'unit: must be one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?',
-        "days: must be at least 1, got 0",
+        "days: expected at least 1, got 0",
     }
     assert [str(one) for one in check.validate({"unit": "celsius"}).problems] == [
         "days: is required but missing; expected integer"
@@ -339,7 +340,7 @@ def test_problems_of_a_union_name_the_intended_branch_or_all_branches() -> None:
 def test_problems_and_their_quotations_are_bounded() -> None:
     found = prepared(["x" * 1000] * 500, INTEGERS).problems
     assert len(found) == 21
-    assert found[-1] == Problem((), "and 480 more")
+    assert found[-1] == Problem((), "and more")
     assert all(len(str(problem)) < 300 for problem in found)
 
 
@@ -385,7 +386,7 @@ def test_formats_are_checked_only_on_request() -> None:
     schema = {"type": "string", "format": "ipv4"}
     assert find_problems("nowhere", schema) == []
     assert [str(one) for one in find_problems("nowhere", schema, formats=True)] == [
-        'must have the format ipv4, got "nowhere"'
+        'expected format "ipv4", got "nowhere"'
     ]
 
 
@@ -409,12 +410,12 @@ def test_references_to_given_documents_are_resolved() -> None:
         ({"type": "strng"}, '^invalid parameters schema at /type: "strng" is not a type; the types are string, '),
         (
             {"properties": {"a": {"minimum": "x"}}},
-            '^invalid parameters schema at /properties/a/minimum: expected number, got string "x"$',
+            '^invalid parameters schema at /properties/a/minimum: "x" is not of type "number"$',
         ),
         ({"pattern": "("}, "invalid parameters schema"),
-        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: it refers to .* and is never fetched"),
-        ({"$ref": "#/$defs/none"}, "invalid parameters schema: it refers to .*, which does not exist"),
-        ({"$schema": "nope"}, 'invalid parameters schema: its .schema is "nope"'),
+        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: Resource .* is never fetched"),
+        ({"$ref": "#/$defs/none"}, "invalid parameters schema: Pointer .* does not exist"),
+        ({"$schema": "nope"}, "invalid parameters schema: Unknown meta-schema: 'nope'"),
     ],
 )
 def test_an_invalid_schema_is_an_error_with_the_label_of_the_caller(schema: Schema, message: str) -> None:

@@ -6,7 +6,7 @@ from midspan._schema.tree import Definitions, reference, without_titles
 def test_a_type_used_once_is_inlined():
     definitions = Definitions()
     name = definitions.reserve("A")
-    definitions.define(name, {"type": "string", "description": "a"})
+    definitions.schemas[name] = {"type": "string", "description": "a"}
     schema = {"type": "array", "items": {**reference(name), "description": "b"}}
     assert definitions.resolve(schema) == {"type": "array", "items": {"type": "string", "description": "b"}}
 
@@ -14,7 +14,7 @@ def test_a_type_used_once_is_inlined():
 def test_only_reachable_definitions_are_kept():
     definitions = Definitions()
     for name in ("Used", "Unused"):
-        definitions.define(definitions.reserve(name), {"type": "string"})
+        definitions.schemas[definitions.reserve(name)] = {"type": "string"}
     schema = {"prefixItems": [reference("Used"), reference("Used")]}
     assert definitions.resolve(schema) == {**schema, "$defs": {"Used": {"type": "string"}}}
 
@@ -22,8 +22,8 @@ def test_only_reachable_definitions_are_kept():
 def test_types_that_refer_to_each_other_are_kept():
     definitions = Definitions()
     first, second = definitions.reserve("First"), definitions.reserve("Second")
-    definitions.define(first, {"properties": {"next": reference(second)}})
-    definitions.define(second, {"properties": {"next": reference(first)}})
+    definitions.schemas[first] = {"properties": {"next": reference(second)}}
+    definitions.schemas[second] = {"properties": {"next": reference(first)}}
     resolved = definitions.resolve(reference(first))
     first_schema = {"properties": {"next": {"properties": {"next": reference(first)}}}}
     assert resolved == {**reference(first), "$defs": {"First": first_schema}}
@@ -32,14 +32,6 @@ def test_types_that_refer_to_each_other_are_kept():
 def test_definition_names_are_unique():
     definitions = Definitions()
     assert [definitions.reserve("A") for _ in range(3)] == ["A", "A2", "A3"]
-
-
-def test_definitions_of_other_schemas_are_added_under_free_names():
-    definitions = Definitions()
-    definitions.define(definitions.reserve("A"), {"type": "null"})
-    adopted = definitions.adopt({"anyOf": [reference("A")], "$defs": {"A": {"items": reference("A")}}})
-    assert adopted == {"anyOf": [{"$ref": "#/$defs/A2"}]}
-    assert definitions.target(reference("A2")) == {"items": {"$ref": "#/$defs/A2"}}
 
 
 def test_data_that_looks_like_a_schema_is_not_changed():

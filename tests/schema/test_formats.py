@@ -27,12 +27,12 @@ def test_formats_of_arguments_are_enforced_if_the_caller_asks_for_it(arguments: 
     strict = tool_from_schema("ping", "Ping.", PARAMETERS, lambda _: "pong", check_formats=True)
     assert run(lenient, **arguments) == "pong"
     assert run(strict, host="127.0.0.1") == "pong"
-    assert run(strict, **arguments).startswith(f"invalid parameters: {path}: must have the format ipv4, got ")
+    assert run(strict, **arguments).startswith(f'invalid parameters: {path}: expected format "ipv4", got ')
 
 
 def test_formats_of_results_are_enforced_too() -> None:
     strict = tool_from_schema("find", "Find.", {}, lambda _: "nowhere", response=ADDRESS, check_formats=True)
-    assert run(strict) == 'invalid response: must have the format ipv4, got "nowhere"'
+    assert run(strict) == 'invalid response: expected format "ipv4", got "nowhere"'
 
 
 def test_formats_in_type_hints_are_enforced_too() -> None:
@@ -42,4 +42,4 @@ def test_formats_in_type_hints_are_enforced_too() -> None:
         return "pong"
 
     assert run(ping, host="127.0.0.1") == "pong"
-    assert run(ping, host="x") == 'invalid parameters: host: must have the format ipv4, got "x"'
+    assert run(ping, host="x") == 'invalid parameters: host: expected format "ipv4", got "x"'

@@ -594,7 +594,11 @@ def dict_by_number(value: dict[int, str]) -> dict[int, str]:
 
 
 @case(
-    {"type": "object", "propertyNames": {"enum": ["red", "blue"]}, "additionalProperties": {"type": "integer"}},
+    {
+        "type": "object",
+        "propertyNames": {"type": "string", "enum": ["red", "blue"]},
+        "additionalProperties": {"type": "integer"},
+    },
     {"red": 1},
     {Colour.RED: 1},
 )
@@ -603,7 +607,11 @@ def dict_by_member(value: dict[Colour, int]) -> dict[Colour, int]:
 
 
 @case(
-    {"type": "object", "propertyNames": {"format": "date"}, "additionalProperties": {"type": "integer"}},
+    {
+        "type": "object",
+        "propertyNames": {"type": "string", "format": "date"},
+        "additionalProperties": {"type": "integer"},
+    },
     {"2024-01-01": 1},
     {datetime.date(2024, 1, 1): 1},
 )
@@ -1010,10 +1018,10 @@ def test_a_return_hint_that_cannot_be_expressed_gives_no_response_schema(hint, r
 
 
 LIMITS = [
-    (Annotated[int, msgspec.Meta(ge=1)], 0, "must be at least 1, got 0"),
-    (Annotated[int | None, msgspec.Meta(multiple_of=2)], 3, "must be a multiple of 2, got 3"),
-    (Annotated[str, re.compile("^a")], "b", 'must match the pattern "^a", got "b"'),
-    (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "must have at most 1 items"),
+    (Annotated[int, msgspec.Meta(ge=1)], 0, "expected at least 1, got 0"),
+    (Annotated[int | None, msgspec.Meta(multiple_of=2)], 3, "expected a multiple of 2, got 3"),
+    (Annotated[str, re.compile("^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
+    (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 items"),
     (Annotated[pathlib.Path | None, types.SimpleNamespace(min_length=1, pattern=None)], "", "at least 1 characters"),
 ]
 

@@ -32,7 +32,7 @@ def test_json_may_stand_in_a_code_block() -> None:
         parse_json("```json {}")
 
 
-@pytest.mark.parametrize(("output", "got"), [("City", "the string 'City'"), (5, "5")])
-def test_value_in_place_of_a_type_is_an_error(output: object, got: str) -> None:
-    with pytest.raises(SchemaError, match=f"output must be a type or a JSON Schema, got {got}; pass the class"):
+@pytest.mark.parametrize("output", ["City", 5, [1]])
+def test_value_in_place_of_a_type_is_an_error(output: object) -> None:
+    with pytest.raises(SchemaError, match=r"output cannot be .*; use plain types, lists, a dataclass or a TypedDict"):
         OutputType(output)

@@ -202,7 +202,7 @@ def test_a_pydantic_field_as_default_describes_limits_and_gives_the_default() ->
     }
     assert run(book, city="Oslo").value == "Oslo 1 ['new'] single None"
     assert run(book).value == "invalid parameters: city: is required but missing; expected string"
-    assert run(book, city="Oslo", nights=9000).value == "invalid parameters: nights: must be at most 14, got 9000"
+    assert run(book, city="Oslo", nights=9000).value == "invalid parameters: nights: expected at most 14, got 9000"
 
 
 def test_a_pydantic_field_as_default_is_never_passed_as_the_value() -> None:
@@ -222,7 +222,7 @@ def test_a_pydantic_field_as_default_is_never_passed_as_the_value() -> None:
     assert take(*args, **kwargs) == [1, 5, [], {}]
     args, kwargs = signature.bind({"first": 1, "rest": [2], "third": {"a": 1}})
     assert take(*args, **kwargs) == [1, 5, [2], {"a": 1}]
-    with pytest.raises(ArgumentError, match="first: is required but missing"):
+    with pytest.raises(ArgumentError, match="expected object with first"):
         signature.bind({})
 
 

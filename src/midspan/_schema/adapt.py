@@ -8,30 +8,23 @@ from msgspec.structs import replace
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
 from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.problems import quoted
+from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
 
 Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
 _MAX_NODES = 6_000
-_UNROLLED = (2, 1, 0)
 _ARRAY_DEPTH = 3
-_NODES_OF_ANYTHING = 20
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
-_EXCLUSIVE_BOUNDS = (
-    ("exclusiveMinimum", "minimum", 1, "greater than"),
-    ("exclusiveMaximum", "maximum", -1, "less than"),
-)
-_NUMBER_BOUNDS = {"minimum": "at least {}", "maximum": "at most {}"}
+_EXCLUSIVE_BOUNDS = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
 _BOUNDS = {
-    "string": {"minLength": "at least {} characters", "maxLength": "at most {} characters", "pattern": "matches {}"},
-    "integer": _NUMBER_BOUNDS,
-    "number": _NUMBER_BOUNDS,
-    "array": {"minItems": "at least {} items", "maxItems": "at most {} items"},
-    "object": {"minProperties": "at least {} properties", "maxProperties": "at most {} properties"},
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "format")),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
 }
 
 
@@ -39,18 +32,15 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     """Return the schema as the dialect can express it: wider where it cannot, never narrower.
 
     With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
-    says. Recursion is unrolled as far as the limit on the size of the result allows, if references are inlined.
+    says. If references are inlined, recursion is unrolled twice.
     """
     tree = normalize_tree(schema)
     nodes = tree.nodes
     # All names of the document, so that a valid name replaces the same one everywhere.
     properties = (name for node in nodes for name in (*node.properties, *node.schema.get("required", ())))
     names = valid_names(properties, dialect.properties)
-    for max_unrolled in _UNROLLED:
-        adapter = _Adapter(dialect, names, max_unrolled=max_unrolled)
-        result = adapter.document(tree.root, arguments=arguments)
-        if not adapter.is_exhausted:
-            break
+    adapter = _Adapter(dialect, names)
+    result = adapter.document(tree.root, arguments=arguments)
     if dialect.strict and not adapter.is_strict:
         return adapt_schema(schema, replace(dialect, **_NOT_STRICT), arguments=arguments)
     renamed = {valid: name for name, valid in names.items() if name != valid}
@@ -61,10 +51,9 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
 class _Adapter:
     """Adapts one document. When the result has too many nodes, the rest of it accepts any value."""
 
-    def __init__(self, dialect: SchemaDialect, names: dict[str, str], *, max_unrolled: int) -> None:
+    def __init__(self, dialect: SchemaDialect, names: dict[str, str]) -> None:
         self.is_strict = True
         """Whether all objects are closed and all values have a type."""
-        self._max_unrolled = max_unrolled
         self._nodes = 0
         self._dialect = dialect
         self._names = names
@@ -105,7 +94,7 @@ class _Adapter:
         self._nodes += len(node.conjuncts)
         if self.is_exhausted:
             return MergedSchema(ref_stack=ref_stack)
-        return merge_conjuncts(node, ref_stack, max_unrolled=self._max_unrolled)
+        return merge_conjuncts(node, ref_stack)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
         name = next((name for name, known in self._definitions.items() if known is target), None)
@@ -212,19 +201,15 @@ class _Adapter:
         elif name == "array":
             self._array(schema, merged, depth)
         bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
-        for keyword, note in _BOUNDS.get(name, {}).items():
-            if keyword not in bounds:
-                continue
-            if keyword in self._dialect.keywords:
+        formats = self._dialect.formats
+        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in bounds):
+            is_declared = keyword in self._dialect.keywords
+            if keyword == "format" and formats is not None:
+                is_declared = bounds["format"] in formats.get(name, ())
+            if is_declared:
                 schema[keyword] = bounds[keyword]
             else:
-                _note(merged, note.format(bounds[keyword]))
-        if name in ("string", "integer", "number") and "format" in bounds:
-            known = self._dialect.formats
-            if known is None or bounds["format"] in known.get(name, ()):
-                schema["format"] = bounds["format"]
-            else:
-                _note(merged, f"format {bounds['format']}")
+                _note(merged, keyword, bounds[keyword])
         return schema
 
     def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
@@ -298,24 +283,21 @@ class _Adapter:
             return {"anyOf": [_describe(first, description), *others]}
         return _describe(schema, description)
 
-    def _anything(self) -> Schema:
-        """Return the schema of any value, and count the nodes of the union that it may be."""
-        self.is_strict = False
-        self._nodes += 1 if self._dialect.untyped else _NODES_OF_ANYTHING
-        return self._any_value(_ARRAY_DEPTH)
-
-    def _any_value(self, array_depth: int) -> Schema:
-        """Return a union of all types where every schema needs a type.
+    def _anything(self, array_depth: int = _ARRAY_DEPTH) -> Schema:
+        """Return the schema of any value: a union of all types where every schema needs a type.
 
         An array needs the schema of its items, so arrays in arrays end somewhere: the one place where an adapted schema
         is narrower than the original.
         """
-        types = self._dialect.types
+        self.is_strict = False
         if self._dialect.untyped:
+            self._nodes += 1
             return {}
+        types = self._dialect.types
         branches: list[Schema] = [{"type": types[name]} for name in ("string", "number", "boolean", "object")]
         if array_depth:
-            branches.append({"type": types["array"], "items": self._any_value(array_depth - 1)})
+            branches.append({"type": types["array"], "items": self._anything(array_depth - 1)})
+        self._nodes += len(branches)
         return self._join(branches, null=True)
 
     def _join(self, schemas: list[Schema], *, null: bool) -> Schema:
@@ -355,20 +337,20 @@ class _Adapter:
 def _inclusive_bounds(merged: MergedSchema, name: str) -> dict[str, Any]:
     """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
     bounds = merged.bounds.copy()
-    for exclusive, bound, sign, words in _EXCLUSIVE_BOUNDS:
+    for exclusive, bound, sign in _EXCLUSIVE_BOUNDS:
         limit = bounds.pop(exclusive, None)
         if limit is None:
             continue
         if name == "integer":
             limit = sign * (floor(sign * limit) + 1)
         else:
-            _note(merged, f"{words} {limit}")
+            _note(merged, exclusive, limit)
         bounds[bound] = TIGHTER[bound](bounds.get(bound, limit), limit)
     return bounds
 
 
-def _note(merged: MergedSchema, note: str) -> None:
-    note = note if len(note) <= 200 else note[:199] + "…"
+def _note(merged: MergedSchema, keyword: str, limit: Any) -> None:
+    note = CONSTRAINTS[keyword].format(quoted(limit))
     if note not in merged.notes:
         merged.notes.append(note)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from midspan._schema.problems import Problem, Steps, describe, format_error, format_errors, quoted
+from midspan._schema.problems import Problem, Steps, describe, format_errors, quoted
 from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer, measure
 from midspan.errors import SchemaError
 
@@ -30,7 +30,7 @@ class CompiledSchema:
         self,
         schema: Any,
         *,
-        label: str,
+        label: str = "parameters",
         formats: bool = False,
         remotes: Mapping[str, Any] | None = None,
     ) -> None:
@@ -45,10 +45,10 @@ class CompiledSchema:
             self.cost = validation_cost(self.tree)
             self.validator = self._build()
         except ValueError as error:
-            raise SchemaError(f"invalid {label} schema{self._describe(error)}") from error
+            raise SchemaError(f"invalid {label} schema{_describe(error)}") from error
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
-        """Return what is wrong with a value."""
+        """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
         size, depth = measure(value, self.cost.max_value_depth)
         if depth > self.cost.max_value_depth:
             return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
@@ -100,27 +100,17 @@ class CompiledSchema:
             self._options["pattern_options"] = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
             return jsonschema_rs.validator_for(self.schema, **self._options)
 
-    def _describe(self, error: ValueError) -> str:
-        """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
-        import jsonschema_rs
 
-        if not isinstance(error, jsonschema_rs.ValidationError):
-            return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
-        if type(error.kind).__name__ == "Referencing":
-            return f": {self._describe_reference()}"
-        place = format_pointer(tuple(map(str, error.instance_path)))
-        if place.endswith("/type") or "/type/" in place:
-            message = f"{quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
-        else:
-            message = " and ".join(problem.message for problem in format_error(error, SchemaTree({})))
-        return f" at {place or 'the root'}: {message}"
+def _describe(error: ValueError) -> str:
+    """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
+    import jsonschema_rs
 
-    def _describe_reference(self) -> str:
-        for node in self.tree.unresolved:
-            reference = node.schema["$ref"]
-            reason = "does not exist" if reference.startswith("#") else "is not in the schema and is never fetched"
-            return f"it refers to {quoted(reference)}, which {reason}"
-        return f"its $schema is {quoted(self.root.schema.get('$schema'))}, which is not a known draft"
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
+    place = format_pointer(tuple(map(str, error.instance_path)))
+    if place.endswith("/type") or "/type/" in place:
+        return f" at {place}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
+    return f"{' at ' if place else ''}{place}: {error.message[:300]}"
 
 
 def _retriever(remotes: Mapping[str, Any]) -> Callable[[str], Any]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.problems import Problem, Steps, quoted
+from midspan._schema.problems import Problem, quoted
 from midspan.errors import ArgumentError, SchemaError
 
 Schema = dict[str, Any]
@@ -52,15 +52,12 @@ class ConversionError(Exception):
         self.problems = problems
 
     @classmethod
-    def of(cls, message: str, steps: Steps = ()) -> "ConversionError":
-        return cls(Problem(steps, " ".join(message.split())))
+    def of(cls, message: str) -> "ConversionError":
+        return cls(Problem((), " ".join(message.split())))
 
     @classmethod
     def expected(cls, expected: str, value: Any) -> "ConversionError":
         return cls.of(f"expected {expected}, got {quoted(value)}")
-
-    def within(self, step: str | int) -> list[Problem]:
-        return [Problem((step, *problem.steps), problem.message) for problem in self.problems]
 
     def argument_error(self) -> ArgumentError:
         """Return the error for the model: one problem, or one line for each."""
@@ -97,42 +94,25 @@ class ObjectSchema(Struct, frozen=True):
     required: frozenset[str]
     extra: TypeSchema | None = None
     """The type of fields of any other name, if there may be such."""
-    reserved: frozenset[str] = frozenset()
-    """Names that are not allowed even then."""
 
     def convert(self, value: Any) -> dict[str, Any]:
         """Return the fields that are present, converted."""
-        if not isinstance(value, dict):
-            raise ConversionError.expected("object", value)
-        converted: dict[str, Any] = {}
-        problems: list[Problem] = []
-        for name, item in value.items():
-            field_type = self.types.get(name) or (None if name in self.reserved else self.extra)
-            if field_type is None:
-                known = ", ".join(self.types) or "none"
-                problems.append(Problem((name,), f"is not a property of this object; known properties: {known}"))
-                continue
-            try:
-                converted[name] = field_type.convert(item)
-            except ConversionError as error:
-                problems += error.within(name)
-        if not self.required <= value.keys():
-            missing = [name for name in self.types if name in self.required and name not in value]
-            problems += [Problem((name,), "is required but missing") for name in missing]
-        if problems:
-            raise ConversionError(*problems)
-        return converted
+        is_object = isinstance(value, dict) and self.required <= value.keys()
+        if not is_object or (self.extra is None and not value.keys() <= self.types.keys()):
+            raise ConversionError.expected(f"object with {', '.join(self.types) or 'no properties'}", value)
+        converted = convert_parts((name, item, self.types.get(name, self.extra)) for name, item in value.items())
+        return dict(zip(value, converted, strict=True))
 
 
-def convert_items(items: Iterable[tuple[str | int, Any]], convert: Convert) -> list[Any]:
-    """Return the converted items of a container. Each comes with its step, and all problems are raised together."""
+def convert_parts(parts: Iterable[tuple[str | int, Any, Any]]) -> list[Any]:
+    """Convert the parts of a value, each with its step and its TypeSchema. Raises all problems at once."""
     converted = []
     problems: list[Problem] = []
-    for step, item in items:
+    for step, item, item_type in parts:
         try:
-            converted.append(convert(item))
+            converted.append(item_type.convert(item))
         except ConversionError as error:
-            problems += error.within(step)
+            problems += [Problem((step, *problem.steps), problem.message) for problem in error.problems]
     if problems:
         raise ConversionError(*problems)
     return converted
@@ -227,11 +207,12 @@ def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bo
         keywords |= {"description": item} if isinstance(item, str) else _annotations(item)
         for name, limit in _limits(item).items():
             applicable = [known[name] for base, known in _LIMIT_KEYWORDS.items() if base in types and name in known]
-            found = dict.fromkeys(applicable, limit) if isinstance(limit, int | float | str) else {}
-            if not found and _package(item) not in _PYDANTIC:
+            if applicable and isinstance(limit, int | float | str):
+                keywords |= dict.fromkeys(applicable, limit)
+            elif _package(item) in _PYDANTIC:
+                is_complete = False
+            else:
                 raise SchemaError(f"{item!r} cannot limit values of this type")
-            is_complete = is_complete and bool(found)
-            keywords |= found
     return keywords, is_complete
 
 

@@ -114,8 +114,10 @@ class AdaptedSchema(Struct, frozen=True):
         for name, item in value.items():
             original: Any = self.renamed.get(name, name)
             # If the model gave both names, both stay, and validation decides.
-            if original in value or not any(node.names_property(original) for node in nodes):
+            is_known = any(original in (*node.properties, *node.schema.get("required", ())) for node in nodes)
+            if original in value or not is_known:
                 original = name
-            inner = [schema for node in nodes for schema in node.possible_properties(original)]
-            restored[original] = self._restore(item, inner)
+            inner = [node.properties.get(original) or node.additional for node in nodes]
+            patterns = [prop for node in nodes for prop in node.pattern_properties.values()]
+            restored[original] = self._restore(item, inner + patterns)
         return restored

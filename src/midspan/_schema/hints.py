@@ -24,7 +24,7 @@ from midspan._schema.conversion import (
     TypeSchema,
     annotation_keywords,
     call_foreign,
-    convert_items,
+    convert_parts,
     needs_pydantic,
     read_metadata,
     scalar_type,
@@ -48,9 +48,9 @@ from midspan.errors import SchemaError
 _CONTAINERS: dict[Any, Any] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
     **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
-    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
     frozenset: frozenset,
 }
+_MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 _ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
 """What a function may return and a model cannot give."""
 _QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
@@ -64,7 +64,7 @@ class SchemaBuilder:
         self.direction = direction
         self._advice = advice
         self.definitions = Definitions()
-        self._known: dict[Any, TypeSchema] = {}
+        self._known: list[tuple[Any, TypeSchema]] = []
 
     def build(self, hint: Any) -> TypeSchema:
         """Return the type of a hint; a SchemaError if JSON Schema cannot express it."""
@@ -87,7 +87,7 @@ class SchemaBuilder:
         required = []
         for field in fields:
             field_type = self.build_at(f"{label} {field.key!r} of {name}", field.hint)
-            if self.direction == "in":
+            if self.direction == "in" and field.default is not NO_DEFAULT:
                 field_type = _with_default(field_type, field.default)
             built[field.key] = field_type.describe(field.description)
             if field.required:
@@ -129,10 +129,10 @@ class SchemaBuilder:
             return self.build(arguments[0] if arguments else Any)
         if origin is tuple:
             return self._tuple(hint, arguments)
-        if origin in _CONTAINERS:
-            return self._container(_CONTAINERS[origin], arguments)
-        if origin in _ITERATORS and self.direction == "out":
-            return self._container(list, arguments[:1])
+        if origin in _MAPPINGS:
+            return self._dict(*(arguments or (str, Any)))
+        if origin in _CONTAINERS or (origin in _ITERATORS and self.direction == "out"):
+            return _array(self.build(arguments[0]) if arguments else _ANYTHING, _CONTAINERS.get(origin, list))
         if isinstance(origin, special_forms("TypeAliasType")):
             return self.build(origin.__value__[arguments])
         return None
@@ -143,11 +143,11 @@ class SchemaBuilder:
             return self._pydantic(hint)
         inner = self.build(hint.__origin__)
         keywords, is_complete = annotation_keywords(metadata, inner.schema)
-        schema = {**inner.schema, **keywords}
+        built = replace(inner, schema={**inner.schema, **keywords})
         if is_complete:
-            return replace(inner, schema=schema)
+            return built
         _, validate = pydantic_type(hint, self.direction)  # a limit of a date or a Decimal
-        return TypeSchema(schema, lambda value: validate(inner.convert(value)))
+        return TypeSchema(built.schema, lambda value: validate(inner.convert(value)))
 
     def _union(self, members: tuple[Any, ...]) -> TypeSchema:
         # In a Struct, UnsetType says that the field may be absent, which `required` says already.
@@ -179,36 +179,29 @@ class SchemaBuilder:
         def convert(value: Any) -> Any:
             if not isinstance(value, list) or len(value) != size:
                 raise ConversionError.expected(f"array of {size} items", value)
-            converters = iter(built)
-            return tuple(convert_items(enumerate(value), lambda item: next(converters).convert(item)))
+            return tuple(convert_parts(zip(range(size), value, built, strict=True)))
 
         return TypeSchema(schema, convert)
 
-    def _container(self, container: Any, arguments: tuple[Any, ...]) -> TypeSchema:
-        if container is dict:
-            return self._dict(*(arguments or (str, Any)))
-        return _array(self.build(arguments[0]) if arguments else _ANYTHING, container)
-
     def _dict(self, key: Any, value: Any) -> TypeSchema:
-        keys = self.build(key)
-        key_schema = self.definitions.target(keys.schema)
-        if key_schema.get("type", "string") not in ("string", "integer", "number"):
-            raise SchemaError("the keys of a JSON object are text; use str, a number, a date or an Enum")
-        values = self.build(value)
-        schema: Schema = {"type": "object"}
-        if names := _key_names(key_schema):
+        keys, values = self.build(key), self.build(value)
+        names = self.definitions.target(keys.schema)
+        if names.get("type", "string") not in ("string", "integer"):
+            raise SchemaError("the keys of a JSON object are text; use str, int, a date or an Enum of these")
+        schema: Schema = {"type": "object", "additionalProperties": values.schema or True}
+        if names.get("type") == "integer":
+            names = {"enum": list(map(str, names["enum"]))} if "enum" in names else {"pattern": r"^-?[0-9]+$"}
+            convert_key = keys.convert
+            keys = replace(keys, convert=lambda name: convert_key(call_foreign(int, name)))
+        if names.keys() - {"type"}:
             schema["propertyNames"] = names
-        schema["additionalProperties"] = values.schema or True
-        is_numeric = key_schema.get("type") in ("integer", "number")
 
-        def convert_name(name: str) -> Any:
-            return keys.convert(_as_number(name) if is_numeric else name)
-
-        def convert(mapping: Any) -> Any:
-            if not isinstance(mapping, dict):
-                raise ConversionError.expected("object", mapping)
-            names = convert_items(((name, name) for name in mapping), convert_name)
-            return dict(zip(names, convert_items(mapping.items(), values.convert), strict=True))
+        def convert(value: Any) -> Any:
+            if not isinstance(value, dict):
+                raise ConversionError.expected("object", value)
+            converted = convert_parts((name, name, keys) for name in value)
+            items = convert_parts((name, item, values) for name, item in value.items())
+            return dict(zip(converted, items, strict=True))
 
         return TypeSchema(schema, convert)
 
@@ -239,28 +232,35 @@ class SchemaBuilder:
         return TypeSchema(built.schema, convert).describe(record.description)
 
     def _pydantic(self, hint: Any) -> TypeSchema:
-        key = _key(hint)
-        if key not in self._known:
-            schema, convert = pydantic_type(hint, self.direction)
-            schema = self.definitions.adopt(schema)
+        known = self._find(hint)
+        if known is None:
+            # Other types may have the same names.
+            suffix = f"_{len(self.definitions.schemas)}" if self.definitions.schemas else ""
+            schema, convert = pydantic_type(hint, self.direction, suffix)
+            definitions = schema.pop("$defs", {})
+            self.definitions.schemas |= {name + suffix: definition for name, definition in definitions.items()}
             if referenced_name(schema) is None and not hasattr(hint, "__metadata__"):
                 name = self.definitions.reserve(hint_name(hint))
-                self.definitions.define(name, schema)
+                self.definitions.schemas[name] = schema
                 schema = reference(name)
-            self._known[key] = TypeSchema(schema, convert)
-        return self._known[key]
+            known = TypeSchema(schema, convert)
+            self._known.append((hint, known))
+        return known
 
     def _named(self, hint: Any, name: str, build: Callable[[], TypeSchema]) -> TypeSchema:
         """Return a type that may refer to itself while it is built."""
-        key = _key(hint)
-        if key not in self._known:
+        known = self._find(hint)
+        if known is None:
             name = self.definitions.reserve(name)
             complete: list[TypeSchema] = []
-            self._known[key] = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            known = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            self._known.append((hint, known))
             complete.append(build())
-            self.definitions.define(name, complete[0].schema)
-            self._known[key] = replace(complete[0], schema=reference(name))
-        return self._known[key]
+            self.definitions.schemas[name] = complete[0].schema
+        return known
+
+    def _find(self, hint: Any) -> TypeSchema | None:
+        return next((built for known, built in self._known if known == hint), None)  # some hints are not hashable
 
 
 def hint_name(hint: Any) -> str:
@@ -270,26 +270,14 @@ def hint_name(hint: Any) -> str:
     return str(hint).removeprefix("typing.").removeprefix("collections.abc.")
 
 
-def _key(hint: Any) -> Any:
-    """Return what a hint is remembered by: itself, unless the metadata of an inner Annotated is not hashable."""
-    try:
-        hash(hint)
-    except TypeError:
-        return repr(hint)
-    return hint
-
-
 def _with_default(built: TypeSchema, default: Any) -> TypeSchema:
     """Return the type with this default, if it can be written in JSON so that the same value comes back."""
-    if default is NO_DEFAULT:
-        return built
     try:
         data = to_jsonable(default)
         converted = built.convert(data)
-        is_same = bool(converted == default)
+        if converted != default:
+            return built
     except Exception:  # noqa: BLE001 - any object may be a default, and converting or comparing it is foreign code
-        return built
-    if not is_same:
         return built
     # `x: float = 1` gives 1.0, so that filling it in leaves nothing to convert.
     return replace(built, schema={**built.schema, "default": converted if type(converted) is float else data})
@@ -303,7 +291,7 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
     def convert(value: Any) -> Any:
         if not isinstance(value, list):
             raise ConversionError.expected("array", value)
-        items = convert_items(enumerate(value), item.convert)
+        items = convert_parts((index, part, item) for index, part in enumerate(value))
         return items if container is list else call_foreign(container, items)
 
     return TypeSchema(schema, convert)
@@ -349,37 +337,13 @@ def _first_accepting(value: Any, members: list[TypeSchema]) -> Any:
         try:
             return member.convert(value)
         except ConversionError as error:
-            errors.append((member, error))
-    others = [error for member, error in errors if member.schema.get("type") != "null"]
-    if len(others) == 1:
-        raise others[0]
-    reasons = "; ".join(str(problem) for error in others for problem in error.problems[:1])
+            if member.schema.get("type") != "null":
+                errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    reasons = "; ".join(str(error.problems[0]) for error in errors)
     raise ConversionError.of(f"it fits none of the alternatives: {reasons}")
 
 
-def _key_names(schema: Schema) -> Schema:
-    """Return what a schema of keys says of them as text, which they always are in JSON."""
-    if "enum" in schema:
-        return {"enum": [str(value) for value in schema["enum"]]}
-    if schema.get("type") == "integer":
-        return {"pattern": r"^-?[0-9]+$"}
-    keywords = ("format", "pattern", "minLength", "maxLength")
-    return {keyword: schema[keyword] for keyword in keywords if keyword in schema}
-
-
-def _as_number(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
-        return text
-
-
-def _copy(value: Any) -> Any:
-    """Return a copy of JSON data: the function may change it, and the conversation must not change with it."""
-    try:
-        return msgspec.to_builtins(value)
-    except (TypeError, ValueError):
-        return value  # not JSON, and the schema says so
-
-
-_ANYTHING = TypeSchema({}, _copy)
+_ANYTHING = TypeSchema({}, msgspec.to_builtins)
+"""Values are copied: the function may change what it gets, and the conversation must not change with it."""

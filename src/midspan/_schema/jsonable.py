@@ -23,7 +23,9 @@ from midspan.errors import ResultError
 def to_jsonable(value: Any) -> Any:
     """Return the value as dicts with text keys, lists, text, numbers, booleans and None; or raise a ResultError."""
     try:
-        return _convert(value)
+        data = _convert(value)
+        msgspec.json.encode(data)  # rejects unpaired surrogates, and numbers with too many digits
+        return data
     except RecursionError as error:
         raise ResultError("nested too deeply, or it contains itself") from error
     except ResultError:
@@ -39,7 +41,7 @@ def _convert(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return _convert(value.value)
     if isinstance(value, PathLike):
-        return _text(str(value))
+        return str(value)
     if is_pydantic(type(value)):
         return _convert(pydantic_value(value))
     if (record := _record(value)) is not None:
@@ -52,30 +54,10 @@ def _convert(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=_reject)
 
 
-def _text(value: str) -> str:
-    text = str.__str__(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ResultError(f"the text contains {text[error.start]!r}, an unpaired surrogate") from error
-    return text
-
-
 def _number(value: float) -> float:
     if not math.isfinite(value):
         raise ResultError(f"JSON has no number for {value!r}; return None or a text instead")
     return float(value)
-
-
-def _integer(value: int) -> int:
-    if value.bit_length() > _MAX_INTEGER_BITS:
-        raise ResultError("the number has too many digits; return a text instead")
-    return value
-
-
-_MAX_INTEGER_BITS = 14_000
-"""Python converts integers of up to 4,300 digits to text."""
 
 
 def _array(values: Iterable[Any]) -> list[Any]:
@@ -97,25 +79,13 @@ def _set(values: AbstractSet[Any]) -> list[Any]:
 
 def _object(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {}
-    try:
-        for key, item in mapping.items():
-            data[_key(key)] = _convert(item)
-    except ResultError as error:
-        step = f".{key}" if isinstance(key, str) and key.isprintable() else f"[{key!r}]"
-        raise error.within(step) from None
-    if len(data) < len(mapping):
-        raise ResultError(f"some of the keys {', '.join(map(repr, list(mapping)[:10]))} are the same as text")
+    for key, item in mapping.items():
+        name = key if type(key) is str else str(*msgspec.to_builtins({key: None}, str_keys=True))
+        try:
+            data[name] = _convert(item)
+        except ResultError as error:
+            raise error.within(f".{name}" if name.isprintable() else f"[{name!r}]") from None
     return data
-
-
-def _key(key: Any) -> str:
-    if type(key) is str:
-        return _text(key)
-    try:
-        (name,) = msgspec.to_builtins({key: None}, str_keys=True)
-    except TypeError as error:
-        raise ResultError(f"a key is {with_article(type(key).__name__)}, and keys of JSON objects are text") from error
-    return str(name)
 
 
 def _record(value: Any) -> dict[str, Any] | None:
@@ -141,19 +111,17 @@ def _reject(value: Any) -> Any:
 
 
 _EXACT: dict[type, Callable[[Any], Any]] = {
-    str: _text,
+    **dict.fromkeys((str, int, bool, type(None)), lambda value: value),
     float: _number,
     dict: _object,
     list: _array,
     tuple: _array,
-    int: _integer,
-    **dict.fromkeys((bool, type(None)), lambda value: value),
 }
 # Collections only if they say of themselves that they are: a table has a length and yields its columns, and is no list.
 _BASES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (bytes | bytearray | memoryview, msgspec.to_builtins),
     (msgspec.Raw, lambda value: _convert(msgspec.json.decode(value))),
-    (str, _text),
+    (str, str.__str__),
     (int, int),
     (float, _number),
     (Mapping, _object),

@@ -60,33 +60,22 @@ class LenientJsonParser:
         here = self.text[self.at : self.at + 1]
         if here in _SIGNS:
             return here
-        while True:
-            found = _NEXT.match(self.text, self.at)
-            if found is None:
-                raise IncompleteJson
-            self.at = found.start(1)
-            if found[1] not in "#/":
-                return found[1]
-            if found[1] == "#" or self.text.startswith("//", self.at):
-                self._skip_line_comment()
-            elif self.text.startswith("/*", self.at):
-                self._skip("*/")
-            elif self.at + 1 == len(self.text):
-                raise IncompleteJson
-            else:
-                return "/"
-
-    def _skip_line_comment(self) -> None:
-        begin = self.at
-        self._skip("\n")
-        if any(quote in self.text[begin : self.at] for quote in _QUOTES):
-            raise InvalidJson("a comment contains a quote; it may be a string that lost one", begin)
-
-    def _skip(self, end: str) -> None:
-        found = self.text.find(end, self.at + 1)
-        if found < 0:
+        found = _NEXT.match(self.text, self.at)
+        if found is None:
             raise IncompleteJson
-        self.at = found + len(end)
+        self.at = found.start(1)
+        if found[1] in "#/":
+            self._reject_comment()
+        return found[1]
+
+    def _reject_comment(self) -> None:
+        """Raise an error if a comment that `_NEXT` could not skip begins here."""
+        if self.text[self.at : self.at + 2] in ("/", "/*"):
+            raise IncompleteJson
+        if self.text[self.at] == "#" or self.text.startswith("//", self.at):
+            if self.text.find("\n", self.at) < 0:
+                raise IncompleteJson
+            raise InvalidJson("a comment contains a quote; it may be a string that lost one", self.at)
 
     def value(self) -> Any:
         """Parse a value."""
@@ -277,7 +266,7 @@ def _string(closing: str) -> re.Pattern[str]:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REST = re.compile("[\\s\ufeff\u200b]*\\Z")
 _QUOTES = "\"'“”„\u2018\u2019"
-# Comments that end are skipped here; one that does not, or that contains a quote, is left to `peek`.
+# Comments that end are skipped here; one that does not, or that contains a quote, is left to `_reject_comment`.
 _NEXT = re.compile(
     f"[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n{_QUOTES}]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)",
     re.DOTALL,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from midspan._schema.problems import quoted
+from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, SchemaNode
 
 Types = frozenset[str]
@@ -17,26 +17,9 @@ TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
 _BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
-_NOTES = {
-    "not": "must not fit {}",
-    "if": "conditions apply",
-    "contains": "one item must fit {}",
-    "propertyNames": "names of properties must fit {}",
-    "dependentRequired": "if the first is given the others must be: {}",
-    "dependentSchemas": "conditions apply",
-    "unevaluatedProperties": "no other properties",
-    "unevaluatedItems": "no other items",
-    "uniqueItems": "no item twice",
-    "multipleOf": "a multiple of {}",
-    "contentEncoding": "encoded as {}",
-    "contentMediaType": "of media type {}",
-}
+_NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
-_NO_CONSTRAINT = {
-    "uniqueItems": False,
-    "unevaluatedProperties": True,
-    "unevaluatedItems": True,
-}
+_NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
 
 
 class MergedSchema(Struct):
@@ -111,13 +94,13 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
 
 
-def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...], *, max_unrolled: int) -> MergedSchema | None:
+def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
     """Return the constraints of a schema and of all that it refers to; None if no value fits it.
 
-    A reference to a schema that it is inside of is followed `max_unrolled` times, and then accepts any value.
+    A reference to a schema that it is inside of is followed twice more, and then accepts any value.
     """
     targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
-    ended = [target for key, target in targets.items() if ref_stack.count(key) > max_unrolled]
+    ended = [target for key, target in targets.items() if ref_stack.count(key) > 2]
     skipped = {id(part) for target in ended for part in target.conjuncts}
     result = MergedSchema(ref_stack=(*ref_stack, *targets))
     for part in node.conjuncts:
@@ -149,7 +132,7 @@ def _own(node: SchemaNode) -> MergedSchema:
         examples=schema.get("examples") or ([schema["example"]] if "example" in schema else []),
         unions=[union for union in node.unions if len(union) > 1],
         notes=[
-            _NOTES[keyword].format(quoted(schema[keyword]))
+            CONSTRAINTS[keyword].format(quoted(schema[keyword]))
             for keyword in schema
             if keyword in _NOTES and schema[keyword] != _NO_CONSTRAINT.get(keyword)
         ],

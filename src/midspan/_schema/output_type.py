@@ -25,9 +25,6 @@ class OutputType:
             self.schema = output
             self._validator = SchemaValidator(output, label="output")
             return
-        if isinstance(output, str | bytes | int | float | list | tuple):
-            got = f"the string {output!r:.80}" if isinstance(output, str) else f"{output!r:.80}"
-            raise SchemaError(f"output must be a type or a JSON Schema, got {got}; pass the class")
         builder = SchemaBuilder("in")
         try:
             built = builder.build(output)

@@ -1,11 +1,12 @@
 """What is wrong with a value and where, in messages that help a model to correct it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, format_pointer, type_of
 
 Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
@@ -15,6 +16,35 @@ MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
 _UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
+CONSTRAINTS = {
+    "const": "{}",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "text that matches the pattern {}",
+    "format": "format {}",
+    "contentEncoding": "encoded as {}",
+    "contentMediaType": "of media type {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "additionalItems": "at most {} items",
+    "uniqueItems": "no item twice",
+    "contains": "an item that fits {}",
+    "unevaluatedItems": "no other items",
+    "minProperties": "at least {} properties",
+    "maxProperties": "at most {} properties",
+    "propertyNames": "names of properties that fit {}",
+    "dependentRequired": "if the first is given the others must be: {}",
+    "unevaluatedProperties": "no other properties",
+    "not": "nothing that fits {}",
+    "if": "conditions apply",
+    "dependentSchemas": "conditions apply",
+}
+"""What a keyword asks for, in problems and in the descriptions of adapted schemas."""
 
 
 class Problem(Struct, frozen=True):
@@ -56,17 +86,10 @@ def quoted(value: Any) -> str:
 
 
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
-    """Return the errors of a value as problems without repetitions: the first twenty, and how many more there are."""
-    found: dict[Problem, None] = {}
-    more = 0
-    for error in errors:
-        if len(found) < MAX_PROBLEMS:
-            found.update(dict.fromkeys(format_error(error, tree)))
-        else:  # formatting costs more than finding, and nobody reads these
-            more += len(error.kind.unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
-    more += len(list(found)[MAX_PROBLEMS:])
-    problems = list(found)[:MAX_PROBLEMS]
-    return [*problems, Problem((), f"and {more} more")] if more else problems
+    """Return the errors of a value as problems without repetitions: the first twenty, and whether there are more."""
+    every = (problem for error in errors for problem in format_error(error, tree))
+    first = list(islice(every, MAX_PROBLEMS))
+    return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(every, 1)]]
 
 
 def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
@@ -82,17 +105,20 @@ def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
     elif keyword in _UNKNOWN_NAMES:
         known = [str(name) for name in _parent(error, tree).properties]
-        for index, name in enumerate(error.kind.unexpected):
-            nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
-            yield Problem((*steps, name), _unknown_property(known, nearest))
+        choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
+        for name in error.kind.unexpected:
+            nearest = _nearest(str(name), known)
+            hint = f"did you mean {_listed([nearest])}? " if nearest else ""
+            yield Problem((*steps, name), f"is not a property of this object; {hint}{choices}")
     elif keyword in ("anyOf", "oneOf"):
         yield from _format_union(error, tree)
     elif keyword == "propertyNames":
         reasons = " and ".join(problem.message for problem in format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
+    elif keyword == "falseSchema":
+        yield Problem(steps, "is not allowed here")
     else:
-        message = _MESSAGES.get(type(error.kind).__name__)
-        yield Problem(steps, message(error) if message else f"does not fit {quoted(keyword)}")
+        yield Problem(steps, _wrong_value(error))
 
 
 def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
@@ -113,13 +139,7 @@ def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
 
 def _parent(error: Any, tree: SchemaTree) -> SchemaNode:
     """Return the schema that the keyword of an error is in."""
-    schema: Any = tree.root.schema
-    for step in error.schema_path[:-1]:
-        try:
-            schema = schema[step]
-        except (KeyError, IndexError, TypeError):
-            return ANYTHING
-    return tree.node(schema)
+    return tree.node(find_pointer(tree.root.schema, format_pointer(tuple(map(str, error.schema_path[:-1])))))
 
 
 def describe(node: SchemaNode, depth: int = 0) -> str:
@@ -152,23 +172,20 @@ def _is_of_another_type(branch: list[Any], depth: int) -> bool:
     )
 
 
-def _unknown_property(known: list[str], nearest: str | None) -> str:
-    hint = f"did you mean {_listed([nearest])}? " if nearest else ""
-    choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
-    return f"is not a property of this object; {hint}{choices}"
-
-
-def _wrong_type(error: Any) -> str:
-    value = error.instance
-    got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
-    return f"expected {' or '.join(error.kind.types)}, got {got}"
-
-
-def _wrong_option(error: Any) -> str:
-    options = error.kind.options
-    nearest = _nearest(str(error.instance), list(map(str, options)), 0.5)
-    hint = f"; did you mean {next(quoted(option) for option in options if str(option) == nearest)}?" if nearest else ""
-    return f"must be one of {_quoted_list(options)}, got {quoted(error.instance)}{hint}"
+def _wrong_value(error: Any) -> str:
+    """Return the message about a value that is not of the right type, not one of the options, or beyond a limit."""
+    keyword, value, limit = error.kind.name, error.instance, error.kind.value
+    if keyword == "type":
+        got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
+        return f"expected {' or '.join(error.kind.types)}, got {got}"
+    if keyword == "enum":
+        nearest = _nearest(str(value), list(map(str, limit)), 0.5)
+        hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == nearest), "")
+        return f"must be one of {_quoted_list(limit)}, got {quoted(value)}{hint}"
+    if type(error.kind).__name__ == "BacktrackLimitExceeded":
+        return "takes too long to match against its pattern"
+    expected = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
+    return f"expected {expected.format(quoted(limit))}, got {quoted(value)}"
 
 
 def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
@@ -188,36 +205,3 @@ def _quoted_list(values: list[Any]) -> str:
 def _listed(words: list[str]) -> str:
     shown = ", ".join(word if word.isprintable() else quoted(word) for word in words[:_MAX_LISTED])
     return shown if len(words) <= _MAX_LISTED else f"{shown} and {len(words) - _MAX_LISTED} more"
-
-
-def _message(template: str, attribute: str, show: Callable[[Any], str] = str) -> Callable[[Any], str]:
-    return lambda error: f"{template.format(show(getattr(error.kind, attribute)))}, got {quoted(error.instance)}"
-
-
-_MESSAGES: dict[str, Callable[[Any], str]] = {
-    "Type": _wrong_type,
-    "Enum": _wrong_option,
-    "Constant": _message("must be {}", "expected_value", quoted),
-    "Minimum": _message("must be at least {}", "limit"),
-    "Maximum": _message("must be at most {}", "limit"),
-    "ExclusiveMinimum": _message("must be greater than {}", "limit"),
-    "ExclusiveMaximum": _message("must be less than {}", "limit"),
-    "MinLength": _message("must have at least {} characters", "limit"),
-    "MaxLength": _message("must have at most {} characters", "limit"),
-    "MinItems": _message("must have at least {} items", "limit"),
-    "MaxItems": _message("must have at most {} items", "limit"),
-    "MinProperties": _message("must have at least {} properties", "limit"),
-    "MaxProperties": _message("must have at most {} properties", "limit"),
-    "AdditionalItems": _message("must have at most {} items", "limit"),
-    "MultipleOf": _message("must be a multiple of {}", "multiple_of"),
-    "Pattern": _message("must match the pattern {}", "pattern", quoted),
-    "Format": _message("must have the format {}", "format"),
-    "ContentEncoding": _message("must be encoded as {}", "content_encoding"),
-    "ContentMediaType": _message("must be {}", "content_media_type"),
-    "Not": _message("must not fit {}", "schema", quoted),
-    "UniqueItems": lambda error: f"must not contain the same item twice, got {quoted(error.instance)}",
-    "Contains": lambda error: f"contains none of the items that it must contain, got {quoted(error.instance)}",
-    "UnevaluatedItems": lambda _: "has too many items, or items that are not allowed",
-    "FalseSchema": lambda _: "is not allowed here",
-    "BacktrackLimitExceeded": lambda _: "takes too long to match against its pattern",
-}

@@ -194,14 +194,17 @@ def is_pydantic(cls: Any) -> bool:
     return hasattr(cls, "__pydantic_validator__") or hasattr(cls, "__get_pydantic_core_schema__")
 
 
-def pydantic_type(hint: Any, direction: Direction) -> tuple[Schema, Convert]:
-    """Return the schema of a hint and the conversion to its values, both by pydantic."""
+def pydantic_type(hint: Any, direction: Direction, suffix: str = "") -> tuple[Schema, Convert]:
+    """Return the schema of a hint and the conversion to its values, both by pydantic.
+
+    References have the suffix, the names of definitions do not have it yet.
+    """
     mode: Any = "validation" if direction == "in" else "serialization"
     try:
         import pydantic
 
         adapter = pydantic.TypeAdapter(hint)
-        schema = adapter.json_schema(mode=mode, ref_template="#/$defs/{model}")
+        schema = adapter.json_schema(mode=mode, ref_template=f"#/$defs/{{model}}{suffix}")
     except Exception as error:  # hooks of user classes may run here
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise SchemaError(f"pydantic has no JSON Schema for it: {reason}") from error

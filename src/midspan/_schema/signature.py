@@ -64,10 +64,9 @@ class Binding(Struct, frozen=True, eq=False):
     variadic: str | None = None
     factories: dict[str, Callable[[], Any]] = {}
     """For parameters whose default is pydantic's `Field(…)`: what makes the value if it is missing."""
-    context: str | None = None
-    context_default: Any = None
-    """The context of a function if the caller passes none."""
-    run_context: str | None = None
+    contexts: dict[str, Any] = {}
+    """Parameters that get the caller's own object, with their defaults if the caller passes none."""
+    run_contexts: tuple[str, ...] = ()
     needs_context: bool = False
     """Whether the function has a context without a default, of a type that excludes None."""
 
@@ -81,10 +80,10 @@ class Binding(Struct, frozen=True, eq=False):
         for name, factory in self.factories.items():
             if name not in values:
                 values[name] = factory()
-        if self.context is not None:
-            values[self.context] = self.context_default if context.user is None else context.user
-        if self.run_context is not None:
-            values[self.run_context] = context
+        for name, default in self.contexts.items():
+            values[name] = default if context.user is None else context.user
+        for name in self.run_contexts:
+            values[name] = context
         if not self.positional and self.variadic is None:
             return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
@@ -118,8 +117,8 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         if parameter.name not in bound
     ]
     docstring = parse_docstring(_docstring(function))
-    context, run_context = (_injected(parameters, marker, name) for marker in (Injected, RunContext))
-    visible = [parameter for parameter in parameters if parameter.name not in (context, run_context)]
+    hidden = {*_marked(parameters, Injected), *_marked(parameters, RunContext)}
+    visible = [parameter for parameter in parameters if parameter.name not in hidden]
     builder = SchemaBuilder("in", advice="; a parameter that the model must not see can be a Context[…]")
     fields = [field for parameter in visible for field in _fields(parameter, docstring)]
     built = builder.build_object(fields, name=name, label="parameter")
@@ -127,10 +126,10 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     for keywords in (each for each in visible if each.kind is _KEYWORDS and _unpacked(each.annotation) is None):
         extra = builder.build_at(f"parameter {keywords.name!r} of {name}", _hint(keywords))
         extra = extra.describe(docstring.parameters.get(keywords.name, ""))
+        built = replace(built, extra=extra)
         schema = {**schema, "additionalProperties": extra.schema or True}
-        # Not the names that are filled in otherwise.
-        reserved = bound | {injected for injected in (context, run_context) if injected}
-        built = replace(built, extra=extra, reserved=reserved)
+        if reserved := sorted(bound | hidden):  # names that are filled in otherwise
+            schema["propertyNames"] = {"not": {"enum": reserved}}
     if not built.types and built.extra is None:
         schema = {"type": "object", "properties": {}}
     return Signature(
@@ -138,7 +137,28 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.definitions.resolve(schema),
         response=_response(function, signature.return_annotation, resolve),
-        bind=_binding(parameters, fields, built, context, run_context),
+        bind=_binding(parameters, fields, built),
+    )
+
+
+def _binding(parameters: list[inspect.Parameter], fields: list[Field], built: ObjectSchema) -> Binding:
+    variadic = next((each.name for each in parameters if each.kind is _VARIADIC), None)
+    leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
+    positional = tuple((each.name, each.default) for each in parameters if each.kind in leading)
+    factories = {field.key: field.factory for field in fields if field.factory is not None}
+    defaults = {each.name: None if each.default is NO_DEFAULT else each.default for each in parameters}
+    contexts = {name: defaults[name] for name in _marked(parameters, Injected)}
+    run_contexts = _marked(parameters, RunContext)
+    is_plain = all(each.takes_json for each in built.types.values())
+    return Binding(
+        parameters=built,
+        takes_json=is_plain and not (positional or factories or variadic or built.extra or contexts or run_contexts),
+        positional=positional,
+        variadic=variadic,
+        factories=factories,
+        contexts=contexts,
+        run_contexts=run_contexts,
+        needs_context=any(map(_needs_context, parameters)),
     )
 
 
@@ -228,13 +248,9 @@ def _closure(function: Any) -> dict[str, Any]:
         return names
 
 
-def _injected(parameters: Iterable[inspect.Parameter], marker: type, function: str) -> str | None:
-    """Return the name of the parameter that is marked as a context."""
-    names = [parameter.name for parameter in parameters if _is_marked(parameter.annotation, marker)]
-    if len(names) > 1:
-        hint = "Context" if marker is Injected else "RunContext"
-        raise SchemaError(f"{function}: {', '.join(names)} are all annotated with {hint}; only one parameter may be")
-    return names[0] if names else None
+def _marked(parameters: list[inspect.Parameter], marker: type) -> tuple[str, ...]:
+    """Return the names of the parameters that are marked as contexts."""
+    return tuple(each.name for each in parameters if _is_marked(each.annotation, marker))
 
 
 def _is_marked(hint: Any, marker: type) -> bool:
@@ -247,13 +263,11 @@ def _is_marked(hint: Any, marker: type) -> bool:
 def _needs_context(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is a context, has no default, and its type excludes None."""
     hint = parameter.annotation
-    if parameter.default is not NO_DEFAULT or not (_is_marked(hint, Injected) or typing.get_origin(hint) is RunContext):
+    is_context = _is_marked(hint, Injected) or typing.get_origin(hint) is RunContext
+    if not is_context or parameter.default is not NO_DEFAULT or type(None) in typing.get_args(hint):
         return False
-    user = hint.__origin__ if _is_marked(hint, Injected) and hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return type(None) not in typing.get_args(hint)
-    is_open = user is None or user in (Any, object, type(None)) or isinstance(user, TypeVar)
-    return not is_open and type(None) not in typing.get_args(user)
+    user = hint.__origin__ if hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
+    return not (user in (None, Any, object) or isinstance(user, TypeVar) or type(None) in typing.get_args(user))
 
 
 def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Field]:
@@ -307,29 +321,3 @@ def _response(function: Any, annotation: Any, resolve: _Resolver) -> Schema | No
         return builder.definitions.resolve(builder.build(hint).schema) or None
     except SchemaError:
         return None  # the model does without a declared result
-
-
-def _binding(
-    parameters: list[inspect.Parameter],
-    fields: list[Field],
-    built: ObjectSchema,
-    context: str | None,
-    run_context: str | None,
-) -> Binding:
-    variadic = next((each.name for each in parameters if each.kind is _VARIADIC), None)
-    leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
-    positional = tuple((each.name, each.default) for each in parameters if each.kind in leading)
-    factories = {field.key: field.factory for field in fields if field.factory is not None}
-    defaults = {each.name: each.default for each in parameters if each.default is not NO_DEFAULT}
-    return Binding(
-        parameters=built,
-        takes_json=not (positional or factories or variadic or built.extra or context or run_context)
-        and all(each.takes_json for each in built.types.values()),
-        positional=positional,
-        variadic=variadic,
-        factories=factories,
-        context=context,
-        context_default=None if context is None else defaults.get(context),
-        run_context=run_context,
-        needs_context=any(map(_needs_context, parameters)),
-    )

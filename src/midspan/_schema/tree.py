@@ -97,15 +97,6 @@ class SchemaNode:
         """The schema as it is in the document."""
         return self.schema if self.always is None else self.always
 
-    def names_property(self, name: str) -> bool:
-        """Return whether the schema itself says something about a property of this name."""
-        return name in self.properties or name in self.schema.get("required", ())
-
-    def possible_properties(self, name: str) -> "list[SchemaNode]":
-        """Return the schemas that may apply to a property, whatever patterns its name matches."""
-        named = self.properties.get(name)
-        return [named] if named is not None else [self.additional, *self.pattern_properties.values()]
-
     def item(self, index: int) -> "SchemaNode":
         """The schema of one item."""
         return self.prefix[index] if index < len(self.prefix) else self.items
@@ -166,6 +157,11 @@ class SchemaNode:
     def possible(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])
+
+    @property
+    def reachable(self) -> "tuple[SchemaNode, ...]":
+        """All nodes that validating a value may lead to."""
+        return self._closure(lambda node: [inner for inner, _ in node.dependencies])
 
     def _closure(self, variants: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         found: dict[int, SchemaNode] = {}
@@ -331,37 +327,20 @@ class Definitions:
     """Named types while a schema is built. Every use is a `$ref` until `resolve` inlines most of them."""
 
     def __init__(self) -> None:
-        self._schemas: dict[str, Schema] = {}
+        self.schemas: dict[str, Schema] = {}
 
     def reserve(self, name: str) -> str:
         """Return a name that is not taken. The definition follows later, because it may refer to itself."""
         unique, number = name, 2
-        while unique in self._schemas:
+        while unique in self.schemas:
             unique, number = f"{name}{number}", number + 1
-        self._schemas[unique] = {}
+        self.schemas[unique] = {}
         return unique
-
-    def define(self, name: str, schema: Schema) -> None:
-        self._schemas[name] = schema
 
     def target(self, schema: Schema) -> Schema:
         """Return what a schema refers to, or the schema itself."""
         name = referenced_name(schema)
-        return schema if name is None else self._schemas[name]
-
-    def adopt(self, schema: Schema) -> Schema:
-        """Return a schema from elsewhere after adding its `$defs`, under names that are free here."""
-        definitions = schema.get("$defs", {})
-        names = {name: self.reserve(name) for name in definitions}
-
-        def rename(node: Schema) -> Schema:
-            name = referenced_name(node)
-            node = change_subschemas(node, rename)
-            return node if name is None else {**node, **reference(names[name])}
-
-        for name, definition in definitions.items():
-            self.define(names[name], rename(definition))
-        return rename({key: value for key, value in schema.items() if key != "$defs"})
+        return schema if name is None else self.schemas[name]
 
     def resolve(self, schema: Schema) -> Schema:
         """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
@@ -371,7 +350,7 @@ class Definitions:
             uses.update(filter(None, [referenced_name(node)]))
             return change_subschemas(node, count)
 
-        for each in (schema, *self._schemas.values()):
+        for each in (schema, *self.schemas.values()):
             count(each)
         kept = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
 
@@ -380,11 +359,11 @@ class Definitions:
             if name is None or name in kept:
                 return change_subschemas(node, inline)
             siblings = {key: value for key, value in node.items() if key != "$ref"}
-            return {**inline(self._schemas[name]), **siblings}
+            return {**inline(self.schemas[name]), **siblings}
 
         result = inline(schema)
         if kept:
-            result["$defs"] = {name: inline(self._schemas[name]) for name in self._schemas if name in kept}
+            result["$defs"] = {name: inline(self.schemas[name]) for name in self.schemas if name in kept}
         return result
 
 
