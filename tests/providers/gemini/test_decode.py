@@ -278,14 +278,6 @@ def test_an_empty_event_is_ignored() -> None:
     assert streamed(b"data:\n\n" + events(answer({"text": "x"})) + b"data: [DONE] \n\n")[1].message.text == "x"
 
 
-def test_documents_are_decoded_even_if_the_events_are_not_consumed() -> None:
-    stream = StreamDecoder()
-    stream.feed(events(answer({"text": "a"}, finish=None)))
-    stream.feed(events(answer({"text": "b"})))
-    stream.end()
-    assert stream.response().message.text == "ab"
-
-
 @pytest.mark.parametrize("half", [b'"\\ud83d"', b'"a\xff"'])
 def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
     body = b'{"candidates":[{"content":{"role":"model","parts":[{"text":' + half + b'}]},"finishReason":"STOP"}]}'

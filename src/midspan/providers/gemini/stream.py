@@ -4,7 +4,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from midspan._http.body import ArrayStream, Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError, ProviderError
+from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
@@ -72,8 +72,8 @@ _read_delta = msgspec.json.Decoder(_Delta).decode
 class StreamDecoder:
     """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
 
-    An error that the server sends within the stream is raised after the events before it. The accumulator numbers the
-    events. Beside it this class keeps the bytes of each part, so that the message can go back as the server sent it.
+    The accumulator numbers the events. Beside it this class keeps the bytes of each part, so that the message can go
+    back as the server sent it.
     """
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
@@ -94,30 +94,23 @@ class StreamDecoder:
         self._chunk = Chunk()
         self._candidate = Candidate()
 
-    def feed(self, piece: bytes) -> Iterable[PartEvent]:
-        """Return the events that a piece completes. It is read at once, whether or not the caller takes them."""
-        return self._add_all(self._framing.feed(piece))
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        """Yield the events that a piece completes."""
+        for document in self._framing.feed(piece):
+            yield from self.add(document)
 
-    def end(self) -> Iterable[PartEvent]:
-        """End the stream. A call that is still open is complete only if the model finished with `STOP`."""
-        events = self._add_all(self._framing.end(), may_be_cut=self._framing.is_stream)
-        if not isinstance(events, list):
-            return events
-        events += self._accumulator.end_current()
+    def end(self) -> Iterator[PartEvent]:
+        """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
+        for document in self._framing.end():
+            try:
+                yield from self.add(document)
+            except MalformedResponseError:
+                # If the last document of a stream was cut, it has no finish reason, and the response says so.
+                if not self._framing.is_stream:
+                    raise
+        yield from self._accumulator.end_current()
         if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
-            events += self._close_call()
-        return events
-
-    def _add_all(self, documents: list[bytes], *, may_be_cut: bool = False) -> Iterable[PartEvent]:
-        events: list[PartEvent] = []
-        try:
-            for document in documents:
-                events += self.add(document)
-        except ProviderError as error:
-            # If the last document of a stream was cut, it has no finish reason, and the response says so.
-            if not may_be_cut or not isinstance(error, MalformedResponseError):
-                return _then_raise(events, error)
-        return events
+            yield from self._close_call()
 
     @property
     def is_empty(self) -> bool:
@@ -269,11 +262,6 @@ class _OpenCall:
         """Return the part as it would have come unstreamed."""
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
-
-
-def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
-    yield from events
-    raise error
 
 
 def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
