@@ -549,8 +549,6 @@ def test_a_response_that_is_not_one_is_an_error(
         {"base_url": "http://user:SECRETPW@h?x=1"},
         {"base_url": "http://h:99999"},
         {"token": "SECRETPW"},
-        {"vertex": "false"},
-        {"vertex": False, "token": lambda: "t"},
         {"vertex": True, "project": "p", "location": "evil.com/"},
         {"version": "../x"},
         {"model": ""},

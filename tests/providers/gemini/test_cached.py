@@ -14,7 +14,6 @@ from midspan._types.exchange import ModelEvent, ModelRequest, PartStart, Request
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text
 from midspan.errors import ConfigError, InvalidRequestError, NetworkError
-from midspan.gemini import Client
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
 from tests.bounds import BOUND
@@ -267,12 +266,6 @@ def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> N
 def test_an_invalid_ttl_is_an_error() -> None:
     with pytest.raises(ConfigError, match="ttl_seconds"):
         Cached(Gemini(api_key="k"), ttl_seconds=0)
-
-
-@pytest.mark.parametrize("wrong", [5, "gemini-3.8-flash", Client("gemini-3.8-flash", api_key="k")])
-def test_a_provider_without_caches_is_an_error_when_it_is_wrapped(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Cached\(Gemini\(model\)\)"):
-        Cached(wrong)
 
 
 def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:

@@ -66,6 +66,8 @@ class _Delta(Struct, rename="camel", gc=False):
     error: None = None
 
 
+_Entry = tuple[Part, Raw | bytes]
+"""A part with its bytes as `Raw`; a delta with its document as `bytes`, which holds no other part."""
 _read_delta = msgspec.json.Decoder(_Delta).decode
 
 
@@ -85,11 +87,8 @@ class StreamDecoder:
         self._contents: list[Raw] = []
         """The contents that have parts, without those of deltas."""
         self._has_deltas = False
-        self._parts: list[tuple[Part, Raw | bytes] | None] = []
-        """All parts in order. None stands for a call that is still open. Each has its bytes as `Raw`, or as `bytes` the
-        document of a delta, which holds no other part."""
-        self._calls: list[tuple[int, int, ToolCall]] = []
-        """The complete calls: place in `_parts`, index of the events, value."""
+        self._parts: list[_Entry | None] = []
+        """All parts in order. None stands for a call that is still open."""
         self._open: _OpenCall | None = None
         self._chunk = Chunk()
         self._candidate = Candidate()
@@ -184,20 +183,10 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        for place, index, known in self._calls:
-            if _is_same_call(value, known):
-                return events + self._replace_call(place, index, value, raw)
-        events += self._accumulator.add_part(value)
-        self._calls.append((len(self._parts), events[-1].index, value))
+        if any(entry is not None and _is_same_call(value, entry[0]) for entry in self._parts):
+            return events  # a chunk came twice, and the server rejects two calls with one id
         self._parts.append((value, raw))
-        return events
-
-    def _replace_call(self, place: int, index: int, call: ToolCall, raw: Raw) -> list[PartEvent]:
-        """A chunk came twice. The server wants back the call that has more to it, which is the signed one."""
-        if call.provider_data is None:
-            return []
-        self._parts[place] = (call, raw)
-        return [self._accumulator.add(PartEnd(index, call))]
+        return events + self._accumulator.add_part(value)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
@@ -216,8 +205,6 @@ class StreamDecoder:
         self._open = None
         value = part_of(raw, self._make_id)
         self._parts[place] = (value, raw)
-        if isinstance(value, ToolCall):
-            self._calls.append((place, index, value))
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -264,22 +251,26 @@ class _OpenCall:
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
 
 
-def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
+def _is_same_call(call: ToolCall, other: Part) -> bool:
     """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
-    if (call.id, call.name) != (other.id, other.name):
+    if not isinstance(other, ToolCall) or (call.id, call.name) != (other.id, other.name):
         return False
     return encode_json(call.arguments) == encode_json(other.arguments)
 
 
-def _joined(entries: list[tuple[Part, Raw | bytes]]) -> Iterator[tuple[Part, Raw | bytes]]:
-    """Yield the parts with their bytes: adjacent deltas of text, which only the stream had cut, joined to one."""
-    for kind, group in groupby(entries, key=lambda entry: _delta_kind(entry[0])):
-        parts = [entry for entry in group if kind is None or entry[0].text]  # type: ignore[union-attr]  # of a delta
-        if kind is not None and len(parts) > 1:
-            text = "".join([part.text for part, _ in parts])  # type: ignore[union-attr]
-            yield kind(text), encode_json({"text": text, "thought": True} if kind is Thought else {"text": text})
+def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
+    """Yield the parts: adjacent deltas of text, which only the stream had cut, joined to one."""
+    for part_type, group in groupby(entries, key=lambda entry: _delta_type(entry[0])):
+        if part_type is None:
+            yield from group
             continue
-        for part, raw in parts:
+        deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
+        if len(deltas) > 1:
+            text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
+            fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
+            yield part_type(text), encode_json(fields)
+        elif deltas:
+            part, raw = deltas[0]
             yield part, raw if isinstance(raw, Raw) else _only_part(raw)
 
 
@@ -289,8 +280,8 @@ def _only_part(document: bytes) -> Raw:
     return read_content(candidate.content)[2][0][1]
 
 
-def _delta_kind(part: Part) -> type[Text] | type[Thought] | None:
-    """The kind of a text that can be joined with its neighbours; None for all other parts."""
+def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
+    """The type of a text that can be joined with its neighbours; None for all other parts."""
     return type(part) if isinstance(part, Text | Thought) and part.provider_data is None else None
 
 
