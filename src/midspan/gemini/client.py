@@ -136,9 +136,6 @@ class AsyncClient(ClosedOnExit):
         """Return all models, from all pages of the list."""
         return await list_models(self.api)
 
-    async def get_model(self, model: str | None = None) -> wire.Model:
-        return load(wire.Model, await self.api.call("GET", self.resolve(model)[0]))
-
     def resolve(self, model: str | None) -> tuple[str, Capabilities]:
         """Return the path of a model, and what it accepts."""
         name, endpoint = self.model if model is None else model, self.api.endpoint
@@ -182,10 +179,6 @@ class Client:
         self.aio = AsyncClient(model, **hidden)
         self.caches = Caches(self.aio.caches)
 
-    @property
-    def model(self) -> str:
-        return self.aio.model
-
     def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response; see `AsyncClient.generate_content`."""
         return run_blocking(self.aio.generate_content(contents, **options))
@@ -225,9 +218,6 @@ class Client:
 
     def list_models(self) -> list[wire.Model]:
         return run_blocking(self.aio.list_models())
-
-    def get_model(self, model: str | None = None) -> wire.Model:
-        return run_blocking(self.aio.get_model(model))
 
     def close(self) -> None:
         run_blocking(self.aio.aclose())

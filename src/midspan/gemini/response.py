@@ -108,12 +108,6 @@ class GenerateContentResponse:
     def usage_metadata(self) -> wire.UsageMetadata | None:
         return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
 
-    @property
-    def grounding_metadata(self) -> wire.GroundingMetadata | None:
-        """The sources of the answer, if Google searched for it."""
-        candidates = (candidate for chunk in reversed(self.chunks) for candidate in chunk.candidates or [])
-        return next((item.grounding_metadata for item in candidates if item.grounding_metadata is not None), None)
-
     @overload
     def parsed(self, form: type[T]) -> T: ...
 

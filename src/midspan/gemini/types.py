@@ -90,8 +90,6 @@ class Part(wire.Part, frozen=True):
     @classmethod
     def from_uri(cls, file_uri: str, mime_type: str) -> Self:
         """Media that the API fetches: from the Files API, from Cloud Storage, or from the web."""
-        Blob.of(b"", mime_type)  # checks the media type
-        _require_text("Part.from_uri", file_uri=file_uri)
         return cls(file_data=wire.FileData(file_uri=file_uri, mime_type=mime_type))
 
     @classmethod

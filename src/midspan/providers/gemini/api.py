@@ -13,7 +13,7 @@ from midspan._http.messages import check_base_url
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
-from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken, Hidden, HiddenArguments
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
 from midspan.providers.rest import Response, RestClient, retry_delay
 
@@ -93,7 +93,7 @@ def connect(options: Mapping[str, Any]) -> GeminiApi:
     for name in options:
         if name not in known:
             raise ConfigError(f"unknown argument {name!r}; known arguments of a connection: {', '.join(known)}")
-    values = dict.fromkeys(known) | options
+    values = HiddenArguments({**dict.fromkeys(known), **options})  # no traceback shows the key
     token, vertex = values["token"], values["vertex"]
     if token is not None and not callable(token):
         raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
@@ -101,7 +101,7 @@ def connect(options: Mapping[str, Any]) -> GeminiApi:
         vertex=vertex if token is None else True,
         **{name: values[name] for name in ("base_url", "version", "project", "location")},
     )
-    key = values["api_key"]
+    key = None if values["api_key"] is None else Hidden(values["api_key"])
     auth = vertex_credentials(key, token) if where.api is Api.VERTEX else developer_credentials(key)
     return GeminiApi(where, auth, **{name: values[name] for name in ("transport", "retry", "clock", "headers")})
 

@@ -277,5 +277,6 @@ def fallback_request(request: ModelRequest, error: ProviderError) -> ModelReques
     _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
     looser = replace(config, tool_choice=ToolChoice("auto", parallel=choice.parallel))
     if _TOO_MANY_STATES in str(error):
-        config.derived(_FALLBACK, list).append(looser)
+        known: list[RequestConfig] = config.derived(_FALLBACK, list)
+        known.append(looser)
     return replace(request, config=looser)
