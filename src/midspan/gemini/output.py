@@ -3,17 +3,15 @@
 import enum
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from midspan._schema.dialect import AdaptedSchema, SchemaDialect
+from midspan._schema.adapt import adapt_schema
+from midspan._schema.output_type import OutputType, parse_json
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError
 from midspan.gemini.types import check_schema, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.gemini.proto import from_plain, has_extra
-
-if TYPE_CHECKING:
-    from midspan._schema.output_type import OutputType
 
 
 def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[str, Any]:
@@ -40,23 +38,14 @@ def is_type(schema: Any) -> bool:
 def _type_fields(form: Any, mime_type: str | None) -> dict[str, Any]:
     schema = _output_type(form).schema
     if mime_type == "text/x.enum":
-        return {"response_schema": adapt(schema, GEMINI_PARAMETERS).schema}
-    adapted = adapt(schema).schema
+        return {"response_schema": adapt_schema(schema, GEMINI_PARAMETERS, arguments=False).schema}
+    adapted = adapt_schema(schema, GEMINI_JSON_SCHEMA, arguments=False).schema
     return {"response_json_schema": adapted} if adapted else {}
 
 
 def parameters_schema(form: Any) -> dict[str, Any]:
     """Return the JSON Schema of a type as the parameters of a function, which are an object."""
-    return adapt(_output_type(form).schema, arguments=True).schema
-
-
-def adapt(
-    schema: dict[str, Any], dialect: SchemaDialect = GEMINI_JSON_SCHEMA, *, arguments: bool = False
-) -> AdaptedSchema:
-    """Return a JSON Schema with the keywords that the API accepts."""
-    from midspan._schema.adapt import adapt_schema  # loaded with the first schema
-
-    return adapt_schema(schema, dialect, arguments=arguments)
+    return adapt_schema(_output_type(form).schema, GEMINI_JSON_SCHEMA).schema
 
 
 def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
@@ -66,18 +55,14 @@ def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
-def _output_type(form: Any) -> "OutputType":
+_cached_output_type = lru_cache(maxsize=128)(OutputType)
+
+
+def _output_type(form: Any) -> OutputType:
     try:
         return _cached_output_type(form)
     except TypeError:  # metadata of Annotated may be unhashable
-        return _cached_output_type.__wrapped__(form)
-
-
-@lru_cache(maxsize=128)
-def _cached_output_type(form: Any) -> "OutputType":
-    from midspan._schema.output_type import OutputType  # loaded with the first type
-
-    return OutputType(form)
+        return OutputType(form)
 
 
 def parse_answer(text: str, form: Any) -> Any:
@@ -85,14 +70,14 @@ def parse_answer(text: str, form: Any) -> Any:
     output = None if form is Any else _output_type(form)
     try:
         value = _parse_text(text, form)
-        return value if output is None else output.parse(adapt(output.schema).restore_names(value))
+        if output is None:
+            return value
+        return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
     except ArgumentError as error:
         raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
 
 
 def _parse_text(text: str, form: Any) -> Any:
-    from midspan._schema.output_type import parse_json
-
     try:
         return parse_json(text)
     except ArgumentError:

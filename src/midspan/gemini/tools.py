@@ -7,15 +7,17 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from midspan._schema.adapt import adapt_schema
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.output import adapt, is_type, parameters_schema, schema_field
+from midspan.gemini.output import is_type, parameters_schema, schema_field
 from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain, to_plain
 from midspan.tools.execution import LocalTools
+from midspan.tools.function import tool_of
 from midspan.tools.toolbox import SessionTools, Toolbox
 
 ToolLike = Any
@@ -97,13 +99,11 @@ def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
 
 @lru_cache(maxsize=256)
 def _cached_declaration(function: Callable[..., Any]) -> FunctionDeclaration:
-    from midspan.tools.function import tool_of  # loaded with the first tool
-
     return _declaration_of(tool_of(function).spec)
 
 
 def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
-    adapted = adapt(spec.parameters or {}, arguments=True)
+    adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = UNSET if adapted.is_empty else adapted.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from midspan._schema.jsonable import to_jsonable
+from midspan._schema.normalize import normalize
 from midspan._types.parts import Blob
 from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.providers.gemini import wire
@@ -116,9 +118,7 @@ class Content(wire.Content, frozen=True):
 def check_schema(schema: Any, where: str) -> None:
     """Raise an error if a schema has an unknown type, at any depth."""
     if not isinstance(schema, Mapping | wire.Schema):
-        return
-    from midspan._schema.normalize import normalize  # loaded with the first schema
-
+        return  # a Python type
     try:
         normalize(to_json(schema, where))
     except SchemaError as error:
@@ -133,8 +133,6 @@ def _require_text(what: str, **fields: str | None) -> None:
 
 def to_json(value: Any, where: str) -> Any:
     """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
-    from midspan._schema.jsonable import to_jsonable  # loaded with the first dict
-
     try:
         return to_jsonable(to_plain(value))
     except ResultError as error:
