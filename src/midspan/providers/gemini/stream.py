@@ -3,7 +3,6 @@
 Above is the client, which feeds the bytes; below is `decode`, which says what a document means.
 """
 
-import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -285,25 +284,21 @@ def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
     return type(part) if isinstance(part, Text | Thought) and part.provider_data is None else None
 
 
-_WHITE_SPACE = b" \t\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FIELD = re.compile(rb"[\w-]{0,20}:")
-"""How a stream of events begins: `data:`, `event:`, a comment, or an unknown field."""
-_UNDECIDED = re.compile(rb"[\w-]{0,20}")
-"""What may become such a field when more of it arrives."""
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+"""White space and the bytes of a byte order mark."""
 
 
 class Framing:
     """Cuts the bytes of a response into its JSON documents.
 
-    A stream is server-sent events or one JSON array; a plain response is one document. The first bytes decide which,
+    A stream is server-sent events or one JSON array; a plain response is one document. The first byte decides which,
     not the request: gateways answer as they please.
     """
 
     def __init__(self) -> None:
         self._parser: EventStream | ArrayStream | None = None
-        self._pieces: list[bytes] = []
-        self._is_undecided = True
+        self._document: list[bytes] = []
+        """The pieces of a plain response."""
 
     @property
     def is_stream(self) -> bool:
@@ -312,31 +307,25 @@ class Framing:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the documents that a piece completes."""
-        if self._is_undecided:
-            piece = b"".join([*self._pieces, piece]).removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITE_SPACE)
-            self._pieces = [piece]
-            if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
+        if self._parser is None and not self._document:
+            piece = piece.lstrip(_BLANK)
+            if not piece:
                 return []
-            self._is_undecided = False
-            if piece.startswith(b"["):
-                self._parser = ArrayStream()
-            elif _FIELD.match(piece):
-                self._parser = EventStream()
-        elif self._parser is None:
-            self._pieces.append(piece)
+            if not piece.startswith(b"{"):
+                self._parser = ArrayStream() if piece.startswith(b"[") else EventStream()
         if isinstance(self._parser, EventStream):
             return _documents(self._parser.feed(piece))
-        return [] if self._parser is None else self._parser.feed(piece)
+        if self._parser is not None:
+            return self._parser.feed(piece)
+        self._document.append(piece)
+        return []
 
     def end(self) -> list[bytes]:
         """Return the document that was not closed, which may be cut anywhere."""
         if isinstance(self._parser, EventStream):
             return _documents(self._parser.end())
-        if self._parser is not None:
-            rest = self._parser.end()
-            return [rest] if rest else []
-        document = b"".join(self._pieces)
-        return [] if self._is_undecided and b"data:".startswith(document) else [document]
+        document = b"".join(self._document) if self._parser is None else self._parser.end()
+        return [document] if document else []
 
 
 def _documents(events: list[Event]) -> list[bytes]:
