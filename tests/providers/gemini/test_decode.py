@@ -226,11 +226,6 @@ def test_a_call_beside_text_is_a_call() -> None:
     assert decoded(answer({"text": "", "functionCall": {"name": "f"}})).message.calls[0].name == "f"
 
 
-def test_a_lone_part_without_its_list_is_a_part() -> None:
-    message = decode.message(b'{"role":"user","parts":{"text":"hi"}}')
-    assert message.text == "hi"
-
-
 def test_contents_in_snake_case_are_understood() -> None:
     model, user = decode.conversation(
         [

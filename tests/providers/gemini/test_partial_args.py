@@ -174,14 +174,6 @@ WHOLE = {
 }
 
 
-def test_streamed_arguments_in_a_plain_response_are_the_arguments() -> None:
-    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [WHOLE]}, "finishReason": "STOP"}]})
-    _, streamed = read(chunk(WHOLE, finish="STOP"))
-    for response in (decode.response(document.encode()), streamed):
-        [call] = response.message.calls
-        assert (call.name, call.arguments) == ("divide", {"by": 2, "what": 100})
-
-
 def test_an_incomplete_call_in_a_plain_response_is_not_a_call() -> None:
     document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [OPEN]}, "finishReason": "STOP"}]})
     assert decode.response(document.encode()).message.calls == ()

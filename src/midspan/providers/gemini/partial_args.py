@@ -46,15 +46,6 @@ class PartialArguments:
         return self._arguments
 
 
-def arguments_of(arguments: dict[str, Any], pieces: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Return the arguments of a call that came whole, even if in pieces."""
-    if not pieces:
-        return arguments
-    partial = PartialArguments()
-    partial.add(arguments, pieces)
-    return partial.merged()
-
-
 def _parse_path(path: str) -> Path:
     """Return the steps of a path such as `$.ops[0].name`; none if it cannot be read."""
     steps: list[str | int] = []

@@ -27,7 +27,6 @@ from midspan.providers.gemini.decode import (
     Tokens,
     encode_json,
     fields_of,
-    is_open,
     linked,
     no_candidate,
     part_of,
@@ -195,7 +194,7 @@ class StreamDecoder:
             self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
-        return events if is_open(call) else events + self._close_call()
+        return events if _is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
@@ -248,6 +247,11 @@ class _OpenCall:
         """Return the part as it would have come unstreamed."""
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
+
+
+def _is_open(call: "wire.FunctionCall") -> bool:
+    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
 def _is_same_call(call: ToolCall, other: Part) -> bool:
