@@ -44,8 +44,10 @@ class LoopDetector(Policy):
     new result. A read-only call shows a change if it gives another result than before.
     """
 
-    _seen_count = _counted = 0
-    """How many of the state's tool runs are in `_seen_keys`, and how many of them are counted."""
+    _seen_keys: set[_Key] | None = None
+    """The calls that the model has made in this run so far; None before the first."""
+    _counted = 0
+    """How many of the state's tool runs are in `_known`."""
     _epoch = 0
     _has_refused = False
     """Whether a repeated call was refused since the last change."""
@@ -55,19 +57,18 @@ class LoopDetector(Policy):
     def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
         self._max_repeats = max_repeats
         self._specs = specs
-        self._seen_keys: set[_Key] = set()
-        """The calls of the run so far."""
         self._known: dict[_Key, _Repetition] = {}
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        if self._max_repeats is None or not state.tool_runs:
+        if self._max_repeats is None:
             return {}
         self.repeated = repeated = {}
-        for run in state.tool_runs[self._seen_count :]:
-            self._seen_keys.add(_key(run.call))
-        self._seen_count = len(state.tool_runs)
+        if self._seen_keys is None:
+            self._seen_keys = {_key(run.call) for run in state.tool_runs}
         keys = [_key(call) for _, call in calls]
-        if self._seen_keys.isdisjoint(keys):
+        is_new = self._seen_keys.isdisjoint(keys)
+        self._seen_keys.update(keys)
+        if is_new:
             return {}
         self._count(state)
         counts: dict[int, int] = {}
