@@ -181,8 +181,12 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        if any(entry is not None and _is_same_call(value, entry[0]) for entry in self._parts):
-            return events  # a chunk came twice, and the server rejects two calls with one id
+        for place, entry in enumerate(self._parts):
+            if entry is not None and _is_same_call(value, entry[0]):
+                # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
+                if value.provider_data is not None:
+                    self._parts[place] = (value, raw)
+                return events
         self._parts.append((value, raw))
         return events + self._accumulator.add_part(value)
 
