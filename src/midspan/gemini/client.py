@@ -21,6 +21,7 @@ from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import dump, load
 from midspan.providers.provider import ClosedOnExit
+from midspan.tools.function import Tool
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
@@ -153,7 +154,7 @@ class AsyncClient(ClosedOnExit):
         await self.api.aclose()
 
 
-_CONSTANTS = (str, int, float, NoneType, FunctionType, type)
+_CONSTANTS = (str, int, float, NoneType, FunctionType, type, Tool)
 
 
 def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestFields:

@@ -244,7 +244,9 @@ def _google_auth_token() -> GiveToken:
         except google.auth.exceptions.DefaultCredentialsError as error:
             raise _no_vertex_credentials(str(error)) from error
         except google.auth.exceptions.GoogleAuthError as error:
-            raise AuthenticationError(f"google-auth returned no token for Vertex: {error}") from error
+            failed = AuthenticationError(f"google-auth returned no token for Vertex: {error}")
+            failed.retryable = error.retryable
+            raise failed from error
 
     return current_token
 
