@@ -3,15 +3,17 @@
 import enum
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midspan._schema.adapt import adapt_schema
-from midspan._schema.output_type import OutputType, parse_json
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError
 from midspan.gemini.types import check_schema, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.gemini.proto import from_plain, has_extra
+
+if TYPE_CHECKING:
+    from midspan._schema.output_type import OutputType
 
 
 def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[str, Any]:
@@ -55,14 +57,18 @@ def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
-_cached_output_type = lru_cache(maxsize=128)(OutputType)
-
-
-def _output_type(form: Any) -> OutputType:
+def _output_type(form: Any) -> "OutputType":
     try:
         return _cached_output_type(form)
     except TypeError:  # metadata of Annotated may be unhashable
-        return OutputType(form)
+        return _cached_output_type.__wrapped__(form)
+
+
+@lru_cache(maxsize=128)
+def _cached_output_type(form: Any) -> "OutputType":
+    from midspan._schema.output_type import OutputType  # loaded with the first type
+
+    return OutputType(form)
 
 
 def parse_answer(text: str, form: Any) -> Any:
@@ -78,6 +84,8 @@ def parse_answer(text: str, form: Any) -> Any:
 
 
 def _parse_text(text: str, form: Any) -> Any:
+    from midspan._schema.output_type import parse_json
+
     try:
         return parse_json(text)
     except ArgumentError:
