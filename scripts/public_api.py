@@ -47,11 +47,7 @@ def public_api() -> str:
     for module in MODULES:
         public = import_module(module)
         lines += ["", f"[{module}]"]
-        for name in sorted(
-            getattr(public, "__all__", None)
-            or [n for n in dir(public) if getattr(getattr(public, n), "__module__", "") == module],
-            key=lambda name: (name.lower(), name),
-        ):
+        for name in sorted(public_names(module), key=lambda name: (name.lower(), name)):
             value = getattr(public, name)
             first = listed.get(id(value))
             if first and not isinstance(value, str | int):
@@ -60,6 +56,16 @@ def public_api() -> str:
             listed[id(value)] = f"{module}.{name}"
             lines += describe(name, value)
     return "\n".join(lines[1:]) + "\n"
+
+
+def public_names(module: str) -> list[str]:
+    """Return the names that a module exports: `__all__`, or else its classes and its imports in the form `X as X`."""
+    names: list[str] | None = getattr(import_module(module), "__all__", None)
+    if names is not None:
+        return names
+    imports = [alias for node in _tree(module).body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    classes = [node.name for node in _tree(module).body if isinstance(node, ast.ClassDef)]
+    return classes + [alias.name for alias in imports if alias.asname == alias.name]
 
 
 def describe(name: str, value: Any) -> list[str]:

@@ -5,9 +5,9 @@ The site (`make docs`) fills each entry with signature and docstring. `--check` 
 
 import argparse
 import sys
-from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
+
+from public_api import public_names
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 MODULES = {
@@ -37,13 +37,6 @@ def page(module: str) -> str:
     names = sorted((name for name in public_names(module) if not name.startswith("_")), key=str.lower)
     title = f"# {module}\n\nThe public names of `{module}`: {MODULES[module]}.\n"
     return title + "".join(f"\n::: {module}.{name}\n" for name in names)
-
-
-def public_names(module: str) -> Iterable[str]:
-    """Return the names that a module exports: `__all__`, or else the classes that it defines."""
-    content = vars(import_module(module))
-    own = (name for name, value in content.items() if isinstance(value, type) and value.__module__ == module)
-    return content.get("__all__") or own
 
 
 def main() -> int:

@@ -39,43 +39,6 @@ MidspanError
 from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = [
-    "AnswerBlockedError",
-    "ArgumentError",
-    "AuthenticationError",
-    "CodecError",
-    "ConfigError",
-    "CredentialsError",
-    "DuplicateToolError",
-    "IncompleteResponseError",
-    "InvalidRequestError",
-    "JournalError",
-    "LimitReachedError",
-    "MalformedResponseError",
-    "MidspanError",
-    "NetworkError",
-    "NoAnswerError",
-    "NotRecordedError",
-    "OutputError",
-    "PermissionDeniedError",
-    "PromptBlockedError",
-    "ProviderError",
-    "QuotaExhaustedError",
-    "RateLimitError",
-    "RequestTimeoutError",
-    "ResultError",
-    "RunElsewhereError",
-    "RunError",
-    "RunExistsError",
-    "SchemaError",
-    "ServerError",
-    "ToolError",
-    "UnknownModelError",
-    "UnknownRunError",
-    "UnknownSessionError",
-    "WorkerError",
-]
-
 
 class MidspanError(Exception):
     """The base class of all exceptions that Midspan raises."""
@@ -95,8 +58,6 @@ class CredentialsError(ConfigError):
 
     shell_message: str | None = None
     """The same error for a user of the terminal, who cannot pass arguments to a function."""
-    reason: str | None = None
-    """What is missing, without advice."""
 
 
 class SchemaError(ConfigError):

@@ -106,33 +106,6 @@ def test_lint_reports_equal_descriptions_and_descriptions_that_repeat_the_name(t
     assert "no-description" not in {kind for kind, _ in findings}
 
 
-NESTED = '''
-from dataclasses import dataclass, field
-
-@dataclass
-class Place:
-    """Where it is."""
-    city: str
-    near: "list[Place]" = field(default_factory=list)
-
-def forecast_weather(place: Place, stops: list[Place] | None = None) -> str:
-    """Forecast the weather of tomorrow at some places.
-
-    Args:
-        place: The first place.
-        stops: The other places.
-    """
-'''
-
-
-def test_lint_finds_nested_parameters_without_a_description(tmp_path: Path) -> None:
-    (tmp_path / "nested.py").write_text(NESTED)
-    linted = midspan("tools", "--tools", "nested.py", "--lint", home=tmp_path)
-    assert linted.code == 1
-    lines = [line for line in linted.out.splitlines() if "[no-parameter-description]" in line]
-    assert [line.split("the parameter ")[1].split()[0] for line in lines] == ["place.city", "place.near"]
-
-
 def test_models_come_from_the_api_if_there_is_a_key(tmp_path: Path) -> None:
     assert "gemini:gemini-3.8-flash\n" in midspan("models", home=tmp_path).out
     listed = [
@@ -186,14 +159,10 @@ def test_doctor_reports_what_would_make_every_question_fail(
     assert midspan("ask", "hi", home=tmp_path, **settings).code == 2
 
 
-def test_freeze_checks_the_recordings_and_the_agent_and_writes_a_file(tmp_path: Path) -> None:
+def test_freeze_checks_the_recordings_and_writes_a_file(tmp_path: Path) -> None:
     absent = midspan("freeze", "tape", home=tmp_path)
     assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
     midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
-    (tmp_path / "shop.py").write_text("agent = 1\n")
-    for agent, words in (("nope:agent", "no module 'nope'"), ("shop:other", "'shop' has no 'other'")):
-        ended = midspan("freeze", "tape", "--agent", agent, home=tmp_path)
-        assert (ended.code, ended.out, words in ended.err) == (2, "", True), ended.err
     written = midspan("freeze", "tape", "--agent", "shop:agent", "--output", "test_shop.py", home=tmp_path)
     assert (written.code, written.out) == (0, "")
     assert "Path(__file__)" in (tmp_path / "test_shop.py").read_text(), "it finds its recordings relative to itself"

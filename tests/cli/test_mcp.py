@@ -110,7 +110,7 @@ def test_trust_shows_what_has_changed_and_accepts_it(home: Path) -> None:
     assert refused.code == 2
     assert refused.err.endswith("midspan: not a terminal; pass --yes to trust these servers\n")
     trusted = midspan("mcp", "trust", "--yes", home=home)
-    assert (trusted.code, trusted.out) == (0, "trusted ~/.mcp.json (1 server)\n")
+    assert (trusted.code, trusted.out) == (0, f"trusted {home / '.mcp.json'}\n")
     changed.write_text(json.dumps({"good": {"description": "Works well."}}))
     held_back = midspan("mcp", "tools", home=home)
     assert held_back.code == 1
@@ -192,7 +192,7 @@ def test_destructive_tool_needs_yes_or_an_answer_in_the_terminal(home: Path) -> 
     refused = midspan(*erase, home=home)
     assert (refused.code, refused.out) == (
         1,
-        "erase was not run: it requires approval, and the user did not approve it\n",
+        "erase was not run: it needs the approval of a person, and nobody can be asked\n",
     )
     assert midspan(*erase, "--yes", home=home).out == "deleted x\n"
     terminal = Terminal(*erase, home=home)

@@ -1,22 +1,21 @@
 """Progress of a run in plain lines and with a spinner."""
 
-from typing import Any
-
 import pytest
 
-from midspan._cli.live_progress import LiveProgress
-from midspan._cli.output import PlainProgress
+from midspan._cli import output
+from midspan._cli.output import Progress, Spinner
 from midspan._types.events import RequestRetry, SourceUnavailable, ToolProgress, ToolStart, TurnRetry, TurnStart
 from midspan._types.parts import ToolCall
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-@pytest.mark.parametrize("display_type", [PlainProgress, LiveProgress])
+@pytest.mark.parametrize("has_spinner", [False, True])
 def test_retries_and_missing_tools_are_shown(
-    display_type: Any, verbose: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    has_spinner: bool, verbose: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    display = display_type(verbose=verbose)
+    monkeypatch.setattr(output, "_spinner", Spinner if has_spinner else lambda: None)
+    display = Progress(verbose=verbose)
     for event in (
         SourceUnavailable("files", "the server exited"),
         TurnStart(1),

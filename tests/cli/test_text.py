@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from midspan._cli.text import WordWrapper
 
 
-def wrapped(*pieces: str, width: int = 20, indent: str = "") -> str:
-    wrapper = WordWrapper(width, indent)
+def wrapped(*pieces: str, width: int = 20) -> str:
+    wrapper = WordWrapper(width)
     return "".join(map(wrapper.feed, pieces)) + wrapper.flush()
 
 
@@ -19,12 +19,7 @@ def test_word_that_does_not_fit_starts_a_new_line() -> None:
 
 def test_wide_characters_take_two_columns_and_words_longer_than_a_line_are_not_broken() -> None:
     assert wrapped("東京 東京 東京 東京 東京") == "東京 東京 東京 東京\n東京"
-    assert wrapped("see " + "x" * 50 + " there") == "see\n" + "x" * 50 + " there"
-
-
-def test_long_path_without_room_after_the_indent_starts_at_the_first_column() -> None:
-    assert wrapped("ok: no file ~/a/b/c, but more", indent="    ") == "ok: no file ~/a/b/c,\n    but more"
-    assert wrapped("ok: no /home/ann/file.toml at all", indent="    ") == "ok: no\n/home/ann/file.toml\n    at all"
+    assert wrapped("see " + "x" * 50 + " there") == "see\n" + "x" * 50 + "\nthere"
 
 
 @given(st.lists(st.text("ab \n", max_size=30)))

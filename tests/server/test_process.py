@@ -215,7 +215,7 @@ def test_variables_and_flags_are_read(tmp_path: Path, log: Path) -> None:
     ("arguments", "problem"),
     [
         (("--host", "0.0.0.0"), "set MIDSPAN_TOKENS"),
-        (("--config", "missing.toml"), "no such file: 'missing.toml'"),
+        (("--config", "missing.toml"), "missing.toml: No such file"),
         (("--models", "nonsense"), "unknown model 'nonsense'"),
         (("--port", "99999"), "is not a port number"),
         (("--host", "192.0.2.1", "--allow-anonymous"), "cannot listen on 192.0.2.1:0: "),

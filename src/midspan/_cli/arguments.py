@@ -3,9 +3,8 @@
 import argparse
 import sys
 from importlib import import_module
-from typing import NoReturn, Protocol, cast
-
-from midspan.errors import ConfigError
+from types import ModuleType
+from typing import Any
 
 COMMANDS = {
     "ask": "ask one question and print the answer; the word ask can be left out",
@@ -24,34 +23,13 @@ COMMANDS = {
 }
 """The commands, each a module of `_cli/commands`, with what they do."""
 
-_VERBOSE_RUN = "show all retries, whole results and tracebacks; -vv also requests and responses as they are sent"
-_VERBOSE = {
-    "ask": _VERBOSE_RUN,
-    "chat": _VERBOSE_RUN,
-    "emulate": "show the requests that arrive; -vv also their bodies",
-}
-_VERBOSE_DEFAULT = "show more of the log, and tracebacks"
+ArgumentGroup = Any
+"""A parser or a group of its arguments; argparse has no public name for both."""
 
 
-class CommandModule(Protocol):
-    """What the module of a command defines."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Run the command and return its exit code."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises ConfigError where argparse would exit."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        raise ConfigError(message)
-
-
-def load_command(name: str) -> CommandModule:
-    return cast("CommandModule", import_module(f"midspan._cli.commands.{name}"))
+def load_command(name: str) -> ModuleType:
+    """Import a command: a module with `add_arguments(parser)`, and `run(options)`, which returns the exit code."""
+    return import_module(f"midspan._cli.commands.{name}")
 
 
 def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
@@ -71,36 +49,37 @@ def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    summary = COMMANDS[name]
-    parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
+    parser = argparse.ArgumentParser(f"midspan {name}", description=description, allow_abbrev=False)
     _add_arguments(name, parser)
     return parser
 
 
 def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
     load_command(name).add_arguments(parser)
-    parser.add_argument("-v", "--verbose", action="count", default=0, help=_VERBOSE.get(name, _VERBOSE_DEFAULT))
+    details = "show retries, whole results, more of the log, and tracebacks; -vv also requests and responses"
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=details)
 
 
-def complete_paths(action: argparse.Action) -> None:
-    """Let the shell complete paths for an argument. Only `midspan completion` imports shtab."""
+def add_path(parser: ArgumentGroup, *names: str, **options: Any) -> None:
+    """Add an argument for which the shell completes paths. Only `midspan completion` imports shtab."""
+    action = parser.add_argument(*names, **options)
     if shtab := sys.modules.get("shtab"):
-        action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
+        action.complete = shtab.FILE
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="PROVIDER:MODEL", help="the model; midspan models lists them")
     parser.add_argument("-s", "--system", metavar="PROMPT", help="the system prompt")
-    parser.add_argument(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        action="append",
-        help="a setting of the model, such as temperature=0.2, max_tokens=500 or thinking=high; repeatable",
-    )
-    parser.add_argument(
-        "--max-turns", metavar="N", type=positive_integer, help="ask the model at most N times (default: 10)"
-    )
+    examples = "such as temperature=0.2, max_tokens=500 or thinking=high"
+    option_help = f"a setting of the model, {examples}; repeatable"
+    parser.add_argument("-o", "--option", metavar="KEY=VALUE", action="append", default=[], help=option_help)
+    turns_help = "ask the model at most N times (default: 10)"
+    parser.add_argument("--max-turns", metavar="N", type=positive_integer, help=turns_help)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,35 +91,26 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
     tools = parser.add_mutually_exclusive_group()
-    complete_paths(
-        tools.add_argument(
-            "-t",
-            "--tools",
-            metavar="FILE.py|MODULE",
-            action="append",
-            help='take the tools from a file or module; "ready" means the ready tools; repeatable',
-        )
-    )
+    add_tools_argument(tools)
     tools.add_argument("--no-tools", action="store_true", help="use no tools")
     add_mcp_argument(parser)
-    parser.add_argument(
-        "-y",
-        "--yes",
-        action="store_true",
-        help="allow destructive tools; with the offline model chosen by default, also tools that are not read-only",
-    )
+    yes_help = "allow destructive tools; with the offline model chosen by default, also tools that are not read-only"
+    parser.add_argument("-y", "--yes", action="store_true", help=yes_help)
+
+
+def add_tools_argument(parser: ArgumentGroup) -> None:
+    tools_help = 'take the tools from a file or module; "ready" means the ready tools; repeatable'
+    add_path(parser, "-t", "--tools", metavar="FILE.py|MODULE", action="append", help=tools_help)
 
 
 def add_mcp_argument(parser: argparse.ArgumentParser) -> None:
-    complete_paths(
-        parser.add_argument(
-            "--mcp",
-            metavar="FILE",
-            action="append",
-            default=[],
-            help="use the MCP servers of FILE instead of those in .mcp.json and in the user's mcp.json; repeatable",
-        )
-    )
+    mcp_help = "use the MCP servers of FILE instead of those in .mcp.json and in the user's mcp.json; repeatable"
+    add_path(parser, "--mcp", metavar="FILE", action="append", default=[], help=mcp_help)
+
+
+def add_host_argument(parser: ArgumentGroup) -> None:
+    host_help = "the address to listen on (default: %(default)s)"
+    parser.add_argument("--host", metavar="H", default="127.0.0.1", help=host_help)
 
 
 def port_number(text: str) -> int:

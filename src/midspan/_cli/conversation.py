@@ -3,26 +3,23 @@
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.log import NO_ENTRY, RunLog, open_log
-from midspan._cli.output import Display, OpenCalls
+from midspan._cli.log import LogEntry, RunLog
+from midspan._cli.output import Display
 from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
 from midspan._types.messages import History
 from midspan._types.specs import Limits
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, MidspanError
 from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
 from midspan.tools import Filtered, source_of
-
-if TYPE_CHECKING:
-    from midspan._loop.telemetry import Telemetry
 
 _SECONDS_TO_LOG = 1.0
 """How long a program that exits at once may take to note in the log that its run was cancelled."""
@@ -41,7 +38,7 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
     return replace(settings, model=name, read_only=not allow_all_tools)
 
 
-def build_agent(settings: Settings, tools: list[Any], telemetry: "Telemetry | None" = None) -> Agent:
+def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> Agent:
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
     if settings.read_only and tools:
         tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
@@ -57,22 +54,21 @@ def logged_session(
 ) -> Iterator[tuple[RunLog | None, str]]:
     """Yield the log, and the session that the flags select. Without a log, there are no earlier messages."""
     is_named = options.continue_last or options.session is not None
-    if not settings.log:
+    if is_named and not settings.log:
+        raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
+    try:
+        log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
+    except (MidspanError, OSError) as error:
         if is_named:
-            raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
+            raise
+        print_line(f"this is not logged: {error}")
+        log = None
+    if log is None:
         yield None, ""
         return
-    log = open_log(runner.run, max_days=settings.log_days, needed=is_named)
-    try:
-        if log is None:
-            yield None, ""
-        elif options.continue_last:
-            yield log, log.last_session()
-        else:
-            yield log, log.session(options.session, is_new=getattr(options, "new", False))
-    finally:
-        if log is not None:
-            log.close()
+    with closing(log):
+        is_new = getattr(options, "new", False)
+        yield log, log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
 
 
 class Conversation:
@@ -89,24 +85,23 @@ class Conversation:
         """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
-        entry = NO_ENTRY if self.log is None else self.log.entry(self.session, len(self.history))
-        calls = OpenCalls()
+        entry = LogEntry(self.log, self.session, len(self.history))
 
         async def watch() -> None:
             async with stream:
                 async for event in stream:
-                    for display in (calls, *displays):
+                    for display in displays:
                         display.show(event)
                     await entry.add(event)
 
-        def finish(error: BaseException | None) -> None:
+        def finish(*, is_cancelled: bool) -> None:
             for display in displays:
                 display.close()
-            if isinstance(error, KeyboardInterrupt):
-                calls.report()
+                if is_cancelled:
+                    display.report_cancelled()
 
         def exit_at_once() -> None:
-            finish(KeyboardInterrupt())
+            finish(is_cancelled=True)
             # In an event loop of its own: the one of the run may be blocked.
             asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
 
@@ -116,11 +111,10 @@ class Conversation:
         except BaseException as raised:
             error = raised
             raise
-        finally:  # outside of the coroutine, which may be abandoned
-            finish(error)
-            messages = stream.messages
-            if len(messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
-                self.history = messages
+        finally:
+            finish(is_cancelled=isinstance(error, KeyboardInterrupt))
+            if len(stream.messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
+                self.history = stream.messages
             self._runner.run(entry.end(error))
 
     def clear(self) -> None:

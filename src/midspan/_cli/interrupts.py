@@ -4,31 +4,26 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, NoReturn, Self, TypeVar
-
-from midspan._cli.text import print_line
 
 T = TypeVar("T")
 
 _SHOW_CURSOR = "\x1b[?25h"
-_SECONDS_BEFORE_NOTICE = 0.5
-_SECONDS_TO_END = 4.5
-"""How long a cancelled run may take to end after the notice. Then a tool that ignores its cancellation is abandoned."""
 _SECONDS_FOR_OTHER_TASKS = 1.0
 
 
 class InterruptibleRunner:
-    """An asyncio.Runner that runs one coroutine after another and does not wait forever for cancelled tasks."""
+    """An asyncio.Runner that runs one coroutine after another, cancels them at SIGTERM too, and always closes."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._abandoned: set[asyncio.Task[Any]] = set()
 
     @property
     def has_abandoned_tasks(self) -> bool:
+        """Whether tools run that ignored their cancellation."""
         return bool(asyncio.all_tasks(self._runner.get_loop()))
 
     def run(self, coroutine: Coroutine[Any, Any, T], on_exit: Callable[[], None] = lambda: None) -> T:
@@ -37,53 +32,19 @@ class InterruptibleRunner:
         If the program exits at once, only `on_exit` is called.
         """
         signals: list[int] = []
-        tasks: list[asyncio.Task[T | SystemExit]] = []
+        main = _with_sigterm(coroutine, signals)
         try:
-            outcome = self._runner.run(self._main(coroutine, tasks, signals))
-            if isinstance(outcome, SystemExit):
-                raise outcome
-            return outcome
+            return self._runner.run(main)
         except asyncio.CancelledError:
             if not signals:
                 raise
+            raise KeyboardInterrupt(*signals) from None
         except KeyboardInterrupt:
-            if any(not task.done() and task not in self._abandoned for task in tasks):  # the second Ctrl-C
+            if getcoroutinestate(main) != CORO_CLOSED:  # the second Ctrl-C
                 with suppress(Exception):  # the user wants to exit
                     on_exit()
                 leave(128 + signal.SIGINT)
-        finally:
-            if not tasks or tasks[0].done():
-                coroutine.close()  # the signal may have come before it was started
-        self._cancel_remaining()
-        raise KeyboardInterrupt(*signals)
-
-    async def _main(
-        self, coroutine: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T | SystemExit]], signals: list[int]
-    ) -> T | SystemExit:
-        """Run the coroutine in a task of its own, which can be abandoned if it does not end."""
-        task = asyncio.create_task(_with_exit(coroutine))
-        tasks.append(task)
-        current = asyncio.current_task()
-        assert current is not None, "a coroutine runs in a task"
-        with _cancel_on_sigterm(current, signals):
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                others = asyncio.all_tasks() - {task, current}
-                if not await _cancel(task):
-                    self._abandoned |= {task, *others}
-                    raise
-        return task.result()
-
-    def _cancel_remaining(self) -> None:
-        """Cancel the tasks that tools have left running."""
-        loop = self._runner.get_loop()
-        tasks = asyncio.all_tasks(loop) - self._abandoned
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_OTHER_TASKS))
-            self._abandoned |= pending
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -92,54 +53,33 @@ class InterruptibleRunner:
         # Runner.close waits for all tasks and threads without a limit: not after Ctrl-C, and not for abandoned tasks.
         if error_type is not None and issubclass(error_type, KeyboardInterrupt):
             return
-        self._cancel_remaining()
+        loop = self._runner.get_loop()
+        if tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_OTHER_TASKS))
         if not self.has_abandoned_tasks:
             self._runner.close()
 
 
-async def _with_exit(coroutine: Coroutine[Any, Any, T]) -> T | SystemExit:
-    """Return the result or the SystemExit, which stops the event loop at once if it leaves a task."""
-    try:
-        return await coroutine
-    except SystemExit as error:
-        return error
+async def _with_sigterm(coroutine: Coroutine[Any, Any, T], signals: list[int]) -> T:
+    """Await the coroutine; SIGTERM cancels it and is noted."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
 
-
-async def _cancel(task: asyncio.Task[Any]) -> bool:
-    """Cancel a task, and return whether it ended in time."""
-    task.cancel()
-    await asyncio.wait({task}, timeout=_SECONDS_BEFORE_NOTICE)
-    if not task.done():
-        print_line("cancelling; press Ctrl-C again to exit")
-        await asyncio.wait({task}, timeout=_SECONDS_TO_END)
-    if task.done():
-        return True
-    print_line("a tool ignores its cancellation and was abandoned")
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # asyncio logs unread exceptions
-    return False
-
-
-@contextmanager
-def _cancel_on_sigterm(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
-    loop = task.get_loop()
-    restore: Callable[[], object]
-
-    def cancel(*_: object) -> None:
+    def terminate() -> None:
         if not signals:  # `timeout` sends it twice: to the process, and to the process group
             signals.append(signal.SIGTERM)
-            loop.call_soon_threadsafe(task.cancel)
+            task.cancel()
 
-    try:
+    with suppress(NotImplementedError):  # Windows
         # With this, SIGINT wakes the event loop too, even if it arrives just before the loop starts to wait.
-        loop.add_signal_handler(signal.SIGTERM, cancel)
-    except NotImplementedError:  # Windows, where the event loop always wakes up
-        restore = partial(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, cancel))
-    else:
-        restore = partial(loop.remove_signal_handler, signal.SIGTERM)
+        loop.add_signal_handler(signal.SIGTERM, terminate)
     try:
-        yield
+        return await coroutine
     finally:
-        restore()
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 def leave(code: int) -> NoReturn:

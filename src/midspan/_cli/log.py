@@ -5,11 +5,9 @@ dash. A named conversation that is started over becomes `NAME#2`; the old one st
 """
 
 import os
-import re
-import sqlite3
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -31,62 +29,48 @@ from midspan._types.events import (
 )
 from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
-from midspan.errors import ConfigError, JournalError, MidspanError
+from midspan.errors import ConfigError, JournalError, RunElsewhereError
 
-T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, T]], T]
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _SKIPPED = (TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress)
 """Events whose content is in later ones."""
 _DAY = 86_400
-_NO_DIRECTORY = "for the log of runs, set XDG_STATE_HOME to a directory that you can write to; --no-log does without it"
-_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_REMEDY = "; for the log of runs, set XDG_STATE_HOME to a directory that you can write to; --no-log does without it"
 
 
 class RunLog:
-    """The log of this user. `run` runs a coroutine; all methods but `entry` use it."""
+    """The log of this user. `run` runs a coroutine."""
 
-    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int | None = None) -> None:
-        self._run_coroutine = run
-        self.path = private_directory(state_directory(), _NO_DIRECTORY) / "runs.db"
-        self._journal = SqliteJournal(self.path, synchronous="normal")
-        if max_days is not None:
-            self._sweep(max_days)
+    def __init__(self, run: RunCoroutine, *, max_days: int | None = None) -> None:
+        self._run = run
+        self.path = private_directory(state_directory(), _REMEDY) / "runs.db"
+        self.journal = SqliteJournal(self.path, synchronous="normal")
+        try:
+            self.runs(limit=1)
+            if max_days is not None:
+                self._sweep(max_days)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        self._run(self._journal.aclose())
-
-    def check(self) -> None:
-        """Raise an error if the log cannot be read."""
-        self._run(self._journal.list(session="-"))
-        self._run(self._journal.list(limit=1))
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            result: T = self._run_coroutine(coroutine)
-        except (ConfigError, JournalError) as error:
-            if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise type(error)(f"the log {self.path} is damaged; delete it or move it away") from error
-            raise
-        return result
+        self._run(self.journal.aclose())
 
     def session(self, name: str | None, *, is_new: bool = False) -> str:
         """Return the session of a name, or a new one."""
         if name is None:
             return f"-{os.urandom(6).hex()}"
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is not a valid name; use at most 64 letters, digits, dots, dashes or underscores"
-            )
-        sessions = [info.session for info in self._run(self._journal.sessions())]
+        if not name.isprintable() or not name.strip() or name.startswith("-") or "#" in name:
+            raise ConfigError(f"{name!r} is not a valid name; it must not be empty, begin with - or contain #")
+        sessions = [info.session for info in self._run(self.journal.sessions())]
         numbers = [int(number or 1) for base, _, number in (key.partition("#") for key in sessions) if base == name]
         number = max(numbers, default=0 if is_new else 1) + is_new
         return name if number <= 1 else f"{name}#{number}"
 
     def last_session(self) -> str:
         """Return the session of the last run."""
-        sessions = self._run(self._journal.sessions(limit=1))
+        sessions = self._run(self.journal.sessions(limit=1))
         if not sessions:
             raise ConfigError("there is no conversation to continue: the log is empty")
         return str(sessions[0].session)
@@ -94,33 +78,27 @@ class RunLog:
     def history(self, session: str) -> History:
         """Return the messages of a conversation. A question that led to nothing is left out."""
         messages: list[Any] = []
-        for info in reversed(self._run(self._journal.list(session=session))):
+        for info in reversed(self._run(self.journal.list(session=session))):
             added = RunState.of_events(self.events(info.run)).settled(CALL_CANCELLED).history
             messages += added if len(added) > 1 else ()
         return History(messages)
 
     def runs(self, limit: int | None = None) -> list[RunInfo]:
         """Return the runs, newest first."""
-        return list(self._run(self._journal.list(limit=limit)))
+        return list(self._run(self.journal.list(limit=limit)))
 
     def find(self, id: str) -> RunInfo:
         """Return the run whose id starts so; `run_` can be left out."""
-        found = [
-            info for info in self.runs() if info.run.startswith(id) or info.run.removeprefix("run_").startswith(id)
-        ]
-        if len(found) != 1:
-            raise ConfigError(f"{len(found) or 'no'} runs have an id that starts with {id!r}; see midspan runs list")
-        return found[0]
+        runs = [info for info in self.runs() if info.run.removeprefix("run_").startswith(id.removeprefix("run_"))]
+        if len(runs) != 1:
+            raise ConfigError(f"{len(runs) or 'no'} runs have an id that starts with {id!r}; see midspan runs list")
+        return runs[0]
 
     def events(self, run: str, limit: int | None = None) -> list[RunEvent]:
-        return [from_json(data, "event") for _, data in self._run(self._journal.read(run, limit=limit))]
+        return [from_json(data, "event") for _, data in self._run(self.journal.read(run, limit=limit))]
 
     def delete(self, run: str) -> None:
-        self._run(self._journal.delete(run))
-
-    def entry(self, session: str, earlier_messages: int) -> "LogEntry":
-        """Return the writer of a new run."""
-        return LogEntry(self._journal, session, earlier_messages)
+        self._run(self.journal.delete(run))
 
     def _sweep(self, max_days: int) -> None:
         """Delete conversations that have not been continued for so many days; look for them once a day."""
@@ -128,30 +106,17 @@ class RunLog:
         if marker.exists() and time.time() - marker.stat().st_mtime < _DAY:
             return
         marker.touch(mode=0o600)
-        for info in self._run(self._journal.sessions()):
+        for info in self._run(self.journal.sessions()):
             if info.updated_at < time.time() - max_days * _DAY:
-                for run in self._run(self._journal.list(session=info.session)):
+                for run in self._run(self.journal.list(session=info.session)):
                     self.delete(run.run)
 
 
-def open_log(run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int, needed: bool) -> RunLog | None:
-    """Return the log. If it cannot be opened, that is an error if it is needed, and otherwise a notice."""
-    try:
-        log = RunLog(run, max_days=max_days)
-        log.check()
-        return log
-    except (MidspanError, OSError) as error:
-        if needed:
-            raise
-        print_line(f"this is not logged: {error}")
-        return None
-
-
 class LogEntry:
-    """Writes the events of one run to the log as they come. If that fails, the run goes on without the log."""
+    """Writes the events of one run to the log, if there is one. If that fails, the run goes on without the log."""
 
-    def __init__(self, journal: SqliteJournal | None, session: str = "", earlier_messages: int = 0) -> None:
-        self._journal = journal
+    def __init__(self, log: RunLog | None, session: str, earlier_messages: int) -> None:
+        self._journal = None if log is None else log.journal
         self._session = session
         self._earlier_messages = earlier_messages
         self._run_id = ""
@@ -166,22 +131,20 @@ class LogEntry:
             event = replace(event, messages=event.messages[self._earlier_messages :])
         self._summary = self._summary.after(event)
         try:
-            self._length = await self._journal.append(
-                self._run_id, self._length, [to_json(event)], session=self._session, summary=self._summary
-            )
+            self._length = await self._append(self._journal, to_json(event), self._length)
+        except RunElsewhereError as error:  # an append that was cancelled may have been stored
+            self._length = await self._append(self._journal, to_json(event), error.found)
         except JournalError as error:
             self._journal = None
             print_line(f"this is not logged: {error}")
+
+    async def _append(self, journal: SqliteJournal, data: bytes, length: int) -> int:
+        return await journal.append(self._run_id, length, [data], session=self._session, summary=self._summary)
 
     async def end(self, error: BaseException | None) -> None:
         """Note how the run ended, if its last event has not said so."""
         if self._length and not self._summary.ended:
             is_cancelled = error is None or isinstance(error, KeyboardInterrupt)
             info = ErrorInfo(CANCELLED, CANCELLED) if is_cancelled else ErrorInfo(type(error).__name__, str(error))
-            limit = getattr(error, "limit", None)
-            summary = self._summary
-            await self.add(RunEnd(self._run_id, "", summary.usage, summary.turns, limit, info))
-
-
-NO_ENTRY = LogEntry(None)
-"""Writes nothing."""
+            usage, turns = self._summary.usage, self._summary.turns
+            await self.add(RunEnd(self._run_id, "", usage, turns, getattr(error, "limit", None), info))

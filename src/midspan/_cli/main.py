@@ -1,20 +1,16 @@
 """The command line: runs a command and returns its exit code."""
 
-import codecs
 import os
 import sys
 from collections.abc import Sequence
 
 from midspan._version import VERSION
 
-_ASCII = str.maketrans({"→": "->", "←": "<-", "✗": "x", "✓": "+", "…": "..."})
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one sentence on stderr, after the usage if the arguments are wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    if not _open_standard_streams():
-        return 1
+    _open_standard_streams()
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
@@ -47,80 +43,53 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--help", "-h", "help", ""):
         root_parser().print_help(sys.stdout if name else sys.stderr)
         return 0 if name else 2
-    import re
-    import shlex
-    from difflib import get_close_matches
+    if name.isalpha() and name.islower():
+        from difflib import get_close_matches
 
-    from midspan._cli.prompt import has_piped_input
-    from midspan._cli.text import print_line
+        if close := get_close_matches(name, COMMANDS, 1):
+            from midspan._cli.text import print_line
 
-    close = get_close_matches(name, COMMANDS, 1)
-    may_be_command = re.fullmatch(r"[a-z][a-z-]*", name) is not None and (len(argv) == 1 or bool(close))
-    if not may_be_command or has_piped_input() or any(argument.startswith(("-f", "--file")) for argument in argv):
-        return _run("ask", argv)
-    hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}."
-    print_line(f"unknown command {name!r}; {hint} To ask it as a question: {shlex.join(['midspan', 'ask', *argv])}")
-    return 2
+            hint = f"did you mean {close[0]}? To ask it as a question: midspan ask {name} …"
+            print_line(f"unknown command {name!r}; {hint}")
+            return 2
+    return _run("ask", argv)
 
 
 def _run(name: str, argv: list[str]) -> int:
     from midspan._cli.arguments import command_parser, load_command
     from midspan._cli.commands.keys import load_keys
-    from midspan._cli.text import configure_logging, exit_code, print_error, print_line
+    from midspan._cli.text import configure_logging, error_fields, exit_code, print_error, print_line, write_json
 
-    verbose = None
     try:
         options = command_parser(name).parse_intermixed_args(argv)
-        verbose = options.verbose
-        configure_logging(verbose, name)
+    except SystemExit as end:  # argparse has printed the help, or what is wrong
+        return end.code if isinstance(end.code, int) else 2
+    configure_logging(options.verbose, name)
+    try:
         if name != "doctor":  # it reports a file of keys that cannot be read, and goes on
             load_keys()
-        return load_command(name).run(options)
+        code: int = load_command(name).run(options)
+        return code
     except SystemExit as end:
-        if verbose is None:  # argparse has printed the help
-            return end.code if isinstance(end.code, int) else 2
         print_line(f"a tool ended the program with SystemExit({end.code!r})")
         return end.code if isinstance(end.code, int) and end.code else 1
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - users get a sentence, whatever the error is
-        print_error(error, verbose=bool(verbose))
-        if "--json" in argv:
-            _print_json_error(name, error)
+        print_error(error, verbose=bool(options.verbose))
+        if getattr(options, "json", False) and name != "ask":  # which prints more than the error
+            write_json({"error": error_fields(error)})
         return exit_code(error)
 
 
-def _print_json_error(name: str, error: Exception) -> None:
-    from midspan._cli.commands.ask import Report, error_fields
-    from midspan._cli.text import json_document
-
-    document = Report().document(error) if name == "ask" else json_document({"error": error_fields(error)})
-    sys.stdout.write(document)
-
-
-def _open_standard_streams() -> bool:
-    """Replace closed standard streams, and return whether there is a stdout to write to."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - stays open
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - stays open
-    if sys.stdout is None:
-        sys.stderr.write("midspan: stdout is closed, so there is nowhere to write the output\n")
-        return False
+def _open_standard_streams() -> None:
+    """Replace closed standard streams. Characters that the locale cannot encode are shown as escape sequences."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - stays open
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_replace_unencodable.__name__)
-    return True
-
-
-def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters that the locale cannot encode: ours by similar ones, others by escape sequences."""
-    assert isinstance(error, UnicodeEncodeError), "the standard streams that are reconfigured only encode"
-    text = error.object[error.start : error.end]
-    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode(), error.end
-
-
-codecs.register_error(_replace_unencodable.__name__, _replace_unencodable)
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_unwritable_output() -> None:

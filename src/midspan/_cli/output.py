@@ -4,15 +4,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from midspan._cli.text import (
     WordWrapper,
     count_noun,
     escape_line,
     escape_lines,
-    format_arguments,
-    format_seconds,
+    format_call,
     format_value,
     print_line,
     shorten,
@@ -22,7 +21,9 @@ from midspan._cli.text import (
 from midspan._types import events
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED
-from midspan.errors import RunError
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 _LONG_WAIT_SECONDS = 2.0
 """Users wonder what happens during a wait that is not shorter."""
@@ -37,163 +38,179 @@ class Display:
     def close(self) -> None:
         """Leave the terminal ready for other output, also if the run has not ended. By default do nothing."""
 
+    def report_cancelled(self) -> None:
+        """Show what a cancelled run has left open. By default do nothing."""
+
 
 @contextmanager
 def stdout_for_answers() -> Iterator[TextIO]:
     """Yield stdout; what tools and the programs they start print to it meanwhile goes to stderr."""
     sys.stdout.flush()
-    try:
-        saved = os.dup(1)
-        os.dup2(2, 1)
-    except OSError:
-        yield sys.stdout  # stderr is closed
-        return
+    saved = os.dup(1)
+    os.dup2(2, 1)
     out = os.fdopen(os.dup(saved), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
     try:
         with redirect_stdout(sys.stderr):
             yield out
     finally:
-        with suppress(OSError):  # `write` has reported it
+        with suppress(OSError):  # `write` has raised it
             out.close()
         os.dup2(saved, 1)
         os.close(saved)
 
 
 def write(out: TextIO, text: str) -> None:
-    """Write and flush. Raises RunError if that fails, except for a BrokenPipeError, which is not an error of ours."""
-    try:
-        out.write(text)
-        out.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise RunError(f"cannot write the answer: {error.strerror}") from error
-
-
-def answer_display(out: TextIO) -> Display:
-    return LiveAnswer(out) if out.isatty() else Answer(out)
+    out.write(text)
+    out.flush()
 
 
 class Answer(Display):
-    """Prints the answer at the end of the run: for pipes and files."""
+    """Prints the answer: on a terminal while it arrives, otherwise at the end of the run."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-
-    def show(self, event: events.RunEvent) -> None:
-        if isinstance(event, events.RunEnd):
-            write(self._out, event.text if event.text.endswith("\n") else f"{event.text}\n")
-
-
-class LiveAnswer(Display):
-    """Prints the answer while it arrives: for terminals."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+        self._wrapper = WordWrapper(terminal_columns()) if out.isatty() else None
         self._text = ""
-        self._wrapper = WordWrapper(terminal_columns())
+        """What was printed in this turn."""
 
     def show(self, event: events.RunEvent) -> None:
         match event:
             case events.TurnStart():
-                self._text, self._wrapper = "", WordWrapper(terminal_columns())
-            case events.TextDelta(text=text):
-                self._text += text
-                write(self._out, self._wrapper.feed(escape_lines(text)))
+                self._text = ""
+            case events.TextDelta(text=text) if self._wrapper is not None:
+                self._print(text)
             case events.TurnEnd():
                 self.close()
             case events.RunEnd(text=text) if text.strip() != self._text.strip():
-                wrapper = WordWrapper(terminal_columns())
-                write(self._out, f"{wrapper.feed(escape_lines(text))}{wrapper.flush()}\n")
+                self._print(text)
+                self.close()
+
+    def _print(self, text: str) -> None:
+        self._text += text
+        write(self._out, text if self._wrapper is None else self._wrapper.feed(escape_lines(text)))
 
     def close(self) -> None:
         if self._text and not self._text.endswith("\n"):
-            self._text += "\n"
-            write(self._out, f"{self._wrapper.flush()}\n")
+            self._print("\n")
+        if self._wrapper is not None:
+            write(self._out, self._wrapper.flush())
 
 
-class OpenCalls(Display):
-    """The calls that may change something and have not ended."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, ToolCall] = {}
-        """By their position in the turn."""
-
-    def show(self, event: events.RunEvent) -> None:
-        match event:
-            case events.ToolStart(call=call, index=index, may_write=True):
-                self._calls[index] = call
-            case events.ToolEnd(index=index):
-                self._calls.pop(index, None)
-
-    def report(self) -> None:
-        """Name them after the run was cancelled."""
-        for call in self._calls.values():
-            print_line(f"{call.name}({format_arguments(call.arguments, 400)}) {CALL_CANCELLED}")
-
-
-def progress_display(*, verbose: int = 0) -> Display:
-    """Return a display with a spinner for terminals if rich is installed, otherwise one that prints plain lines."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
-        return PlainProgress(verbose=verbose)
-    try:
-        from midspan._cli.live_progress import LiveProgress  # needs rich
-    except ImportError:
-        return PlainProgress(verbose=verbose)
-    return LiveProgress(verbose=verbose)
-
-
-class PlainProgress(Display):
-    """Prints a line when a call starts and one when it ends."""
+class Progress(Display):
+    """Prints a line when a call starts and one when it ends; on a terminal with rich in color, with a spinner."""
 
     def __init__(self, *, verbose: int = 0, out: TextIO | None = None) -> None:
         self._verbose = bool(verbose)
         self._max_chars = 20_000 if verbose else 400
-        self._is_closed = False
         self._out = out
+        self._spinner = _spinner() if out is None else None
+        self._writing: dict[int, ToolCall] = {}
+        """The calls that may change something and have not ended, by their position in the turn."""
 
     def show(self, event: events.RunEvent) -> None:
         match event:
-            case events.ToolStart(call=call):
-                self._print(f"→ {escape_line(call.name)}({format_arguments(call.arguments, self._max_chars)})")
-            case events.ToolEnd(result=result, duration_seconds=seconds):
-                name, value = escape_line(result.name), format_value(result.model_value, self._max_chars)
-                if result.is_error:
-                    value = f"failed: {value.removeprefix(f'{name} failed: ')}"
-                self._print(f"{'✗' if result.is_error else '←'} {name}: {value} ({format_seconds(seconds)})")
-            case events.RunEnd():
+            case events.TurnStart():
+                self._spin("thinking")
+            case events.TextDelta() | events.TurnEnd():
+                self.close()
+            case events.ToolStart(call=call, index=index, may_write=may_write):
+                self._print(f"→ {format_call(call.name, call.arguments, self._max_chars)}", "bold")
+                self._spin("running tools")
+                if may_write:
+                    self._writing[index] = call
+            case events.ToolProgress(fraction=fraction, message=message):
+                self._spin(f"running tools {'' if fraction is None else f'{fraction:.0%} '}{message}")
+            case events.ToolEnd(index=index):
+                self._print_result(event)
+                self._writing.pop(index, None)
+            case events.TurnRetry(reason=reason):
+                self._print(f"asking the model again: {shorten(reason, self._max_chars)}", "yellow")
+            case events.RequestRetry():
+                self._print_retry(event)
+            case events.SourceUnavailable(source=source, message=message):
+                self._print(f"no tools from {source}: {shorten(message, self._max_chars)}", "yellow")
+            case events.RunEnd(run_id=run_id, usage=usage, turns=turns):
+                self.close()
                 if self._verbose:
-                    self._print(run_summary(event))
-            case _:
-                if notice := notice_of(event, self._max_chars, verbose=self._verbose):
-                    self._print(notice)
+                    self._print(f"{count_noun(turns, 'turn')}, {usage.total:,} tokens, {run_id}", "dim")
 
-    def _print(self, text: str) -> None:
-        if self._is_closed:
+    def report_cancelled(self) -> None:
+        for call in self._writing.values():
+            print_line(f"{format_call(call.name, call.arguments, 400)} {CALL_CANCELLED}")
+
+    def _print_result(self, event: events.ToolEnd) -> None:
+        result, seconds = event.result, event.duration_seconds
+        value = format_value(result.model_value, self._max_chars)
+        if result.is_error:
+            value = f"failed: {value.removeprefix(f'{escape_line(result.name)} failed: ')}"
+        time = f"{seconds * 1000:.1f} ms" if seconds < 0.0995 else f"{seconds:.1f} s"
+        mark, style = ("✗", "red") if result.is_error else ("←", "dim")
+        self._print(f"{mark} {result.name}: {value} ({time})", style)
+
+    def _print_retry(self, event: events.RequestRetry) -> None:
+        """Explain a delay. Without -v only a long one, and without its reason, which the error gives in the end."""
+        if event.model is None and event.wait_seconds < _LONG_WAIT_SECONDS and not self._verbose:
             return
-        try:
-            out = self._out or sys.stderr
+        wait = f"retrying in {round(event.wait_seconds, 1):g} s"
+        reason = f": {shorten(event.message, self._max_chars)}" if self._verbose else ""
+        action = wait if event.model is None else f"asking {event.model}"
+        self._print(f"{event.status or 'request failed'}, {action}{reason}", "yellow")
+
+    def _print(self, text: str, style: str) -> None:
+        if self._spinner is not None:
+            self._spinner.print(escape_line(text), style, wrap=self._verbose)
+            return
+        out = self._out or sys.stderr
+        with suppress(OSError):  # nobody reads stderr; the answer may still be read
             out.write(wrap_line(text, out))
             out.flush()
-        except OSError:
-            self._is_closed = True  # nobody reads stderr; the answer may still be read
+
+    def _spin(self, text: str) -> None:
+        if self._spinner is not None:
+            self._spinner.spin(escape_line(text))
+
+    def close(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
 
 
-def notice_of(event: events.RunEvent, max_chars: int, *, verbose: bool) -> str | None:
-    """Return a line about an event that explains a delay or missing tools."""
-    match event:
-        case events.TurnRetry(reason=reason):
-            return f"asking the model again: {shorten(reason, max_chars)}"
-        case events.RequestRetry(wait_seconds=seconds, status=status, message=message, model=model):
-            if model is None and seconds < _LONG_WAIT_SECONDS and not verbose:
-                return None
-            action = f"retrying in {round(seconds, 1):g} s" if model is None else f"asking {escape_line(model)}"
-            reason = f": {shorten(message, max_chars)}" if verbose else ""  # the error says it if the last retry fails
-            return f"{status or 'request failed'}, {action}{reason}"
-        case events.SourceUnavailable(source=source, message=message):
-            return f"no tools from {escape_line(source)}: {shorten(message, max_chars)}"
-    return None
+def _spinner() -> "Spinner | None":
+    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
+        return None
+    try:
+        return Spinner()
+    except ImportError:
+        return None
 
 
-def run_summary(event: events.RunEnd) -> str:
-    return f"{count_noun(event.turns, 'turn')}, {event.usage.total:,} tokens, {escape_line(event.run_id)}"
+class Spinner:
+    """Lines in color, and a spinner below them while something is waited for. Needs rich, from the extra `cli`."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # loaded for terminals only, as are the next
+
+        self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+        self._status: Status | None = None
+
+    def print(self, text: str, style: str, *, wrap: bool) -> None:
+        """Print on one line of the terminal, or on as many as the text needs."""
+        self._console.print(text, style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+
+    def spin(self, text: str) -> None:
+        """Show the spinner with a text."""
+        from rich.text import Text
+
+        line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
+        # The spinner takes two columns. Rich can erase the line only if the terminal does not wrap it.
+        line.truncate(max(1, self._console.width - 3), overflow="ellipsis")
+        if self._status is None:
+            self._status = self._console.status(line)
+            self._status.start()
+        else:
+            self._status.update(line)
+
+    def stop(self) -> None:
+        """Remove the spinner, so that others can write to the terminal."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

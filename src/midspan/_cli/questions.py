@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from midspan._cli.output import Display
-from midspan._cli.text import escape_line, escape_lines, format_arguments
+from midspan._cli.text import escape_line, escape_lines, format_call
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
 
-_YES = ("y", "yes")
-_NO = ("n", "no")
-_MAX_CHARS = 2_000
+_BOOLEANS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class Terminal:
@@ -21,7 +19,7 @@ class Terminal:
     def __init__(self) -> None:
         self.displays: Sequence[Display] = ()
         """Shown while a run goes on; they are interrupted by a question."""
-        self._one_at_a_time: asyncio.Lock | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def is_interactive(self) -> bool:
@@ -42,53 +40,51 @@ class Terminal:
         if not self.is_interactive:
             raise ConfigError("not a terminal; pass --yes to trust these servers")
         _write(f"{escape_line(question)} (y/n) ")
-        return sys.stdin.readline().strip().lower() in _YES
+        return _BOOLEANS.get(sys.stdin.readline().strip().lower(), False)
 
     async def _approve(self, call: ToolCall) -> bool:
-        arguments = format_arguments(call.arguments, _MAX_CHARS)
-        question = f"{escape_line(call.name)}({arguments}) may delete or overwrite something. Run it?"
+        question = f"{format_call(call.name, call.arguments, 2_000)} may delete or overwrite something. Run it?"
         return bool(await self._ask(question, {"type": "boolean"}))
 
     async def _ask(self, question: str, schema: dict[str, Any] | None) -> Any:
         """Return the answer, in the form of the schema; None if the user ends the input."""
-        if self._one_at_a_time is None:
-            self._one_at_a_time = asyncio.Lock()
+        schema = schema or {}
         async with self._one_at_a_time:
             for display in self.displays:
                 display.close()
             _write(f"{escape_lines(question)}\n")
-            properties = (schema or {}).get("properties")
             try:
-                if isinstance(properties, dict):
-                    return await _form(properties, (schema or {}).get("required", ()))
-                return await _value("", schema or {}, is_required=True)
+                if "properties" not in schema:
+                    return await _value("", schema, is_required=True)
+                required = schema.get("required", ())
+                answer = {
+                    name: await _value(prop.get("title") or name, prop, is_required=name in required)
+                    for name, prop in schema["properties"].items()
+                }
+                return {name: value for name, value in answer.items() if value is not None}
             except EOFError:
                 _write("\n")
                 return None
 
 
-async def _form(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    answer = {}
-    for name, prop in properties.items():
-        value = await _value(prop.get("title") or name, prop, is_required=name in required)
-        if value is not None:
-            answer[name] = value
-    return answer
-
-
 async def _value(label: str, schema: dict[str, Any], *, is_required: bool) -> Any:
-    """Ask for one value until it can be read. An empty line is the default, or no value."""
-    is_text = schema.get("type", "string") == "string" and "enum" not in schema
+    """Ask for one value until it is valid. An empty line is the default, or no value."""
+    from midspan._schema.arguments import SchemaValidator  # loaded with the first question
+
+    validator = SchemaValidator({"type": "object", "properties": {"value": schema or {"type": "string"}}})
     while True:
         _write(f"{_prompt(label, schema)}> ")
         text = (await _read_line()).strip()
-        if not text and "default" in schema:
-            return schema["default"]
-        if not text and not is_required:
-            return None
-        value = text if is_text else _parse(text, schema)
-        if value is not None and (value != "" or not is_required):
-            return value
+        if not text and ("default" in schema or not is_required):
+            return schema.get("default")
+        value: Any = text
+        if schema.get("type") == "boolean":
+            value = _BOOLEANS.get(text.lower(), text)
+        elif schema.get("type") == "array":
+            value = [item.strip() for item in text.split(",")]
+        answer = validator.validate({"value": value})  # which also turns text into numbers
+        if text and not answer.problems:
+            return answer.arguments["value"]
 
 
 def _prompt(label: str, schema: dict[str, Any]) -> str:
@@ -99,25 +95,6 @@ def _prompt(label: str, schema: dict[str, Any]) -> str:
     return escape_line(f"{label} ({shown}) " if shown else label).lstrip()
 
 
-def _parse(text: str, schema: dict[str, Any]) -> Any:
-    """Return the value of a line; None if it has another type."""
-    if "enum" in schema:
-        return next((choice for choice in schema["enum"] if str(choice) == text), None)
-    try:
-        match schema.get("type"):
-            case "boolean":
-                return True if text.lower() in _YES else False if text.lower() in _NO else None
-            case "integer":
-                return int(text)
-            case "number":
-                return float(text)
-            case "array":
-                return [item.strip() for item in text.split(",") if item.strip()]
-    except ValueError:
-        return None
-    return text
-
-
 def _write(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
@@ -125,18 +102,13 @@ def _write(text: str) -> None:
 
 async def _read_line() -> str:
     """Read a line without blocking the event loop, so that Ctrl-C cancels the run. Raises EOFError at the end."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), readable.set)
     try:
-        loop.add_reader(sys.stdin.fileno(), readable.set)
-    except NotImplementedError:  # Windows
-        line: str = await asyncio.to_thread(sys.stdin.readline)
-    else:
-        try:
-            await readable.wait()
-        finally:
-            loop.remove_reader(sys.stdin.fileno())
-        line = sys.stdin.readline()
+        await readable.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line

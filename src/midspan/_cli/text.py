@@ -3,12 +3,8 @@
 import json
 import logging
 import re
-import shutil
 import sys
-import traceback
-import unicodedata
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TextIO
 
 from midspan.errors import (
@@ -26,8 +22,6 @@ _DIRECTION = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range
 _ONE_LINE = _CONTROL | _DIRECTION | {ord("\n"): " ", ord("\t"): " ", ord("\r"): ""}
 _MANY_LINES = _CONTROL | _DIRECTION | {ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""}
 
-_MIN_COLUMNS = 20
-
 
 def escape_line(text: str) -> str:
     """Return the text on one line, without control characters."""
@@ -43,24 +37,23 @@ def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
     """Return the text as one line, or wrapped to the width of the terminal if `out` is one."""
     line = escape_line(text)
     if out.isatty():
-        wrapper = WordWrapper(terminal_columns(), indent)
-        line = wrapper.feed(line) + wrapper.flush()
+        from textwrap import fill  # loaded for terminals only
+
+        # Long words are paths and URLs, which users copy.
+        line = fill(line, terminal_columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return f"{line}\n"
 
 
-def short_path(path: Path) -> str:
-    """Return a path as users write it, with `~` for the home directory."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
-
-
 def terminal_columns() -> int:
-    return max(_MIN_COLUMNS, shutil.get_terminal_size().columns)
+    from shutil import get_terminal_size  # loaded for terminals only
+
+    return max(20, get_terminal_size().columns)
 
 
-def format_arguments(arguments: dict[str, Any], max_chars: int) -> str:
-    """Format the arguments of a call as in Python: `city="Oslo", days=2`."""
-    return shorten(", ".join(f"{name}={_compact_json(value)}" for name, value in arguments.items()), max_chars)
+def format_call(name: str, arguments: dict[str, Any], max_chars: int) -> str:
+    """Format a call as in Python: `get_weather(city="Oslo", days=2)`."""
+    shown = ", ".join(f"{key}={_compact_json(value)}" for key, value in arguments.items())
+    return f"{escape_line(name)}({shorten(shown, max_chars)})"
 
 
 def format_value(value: Any, max_chars: int) -> str:
@@ -68,23 +61,9 @@ def format_value(value: Any, max_chars: int) -> str:
     return shorten(value if isinstance(value, str) else _compact_json(value), max_chars)
 
 
-def format_seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 0.0995 else f"{seconds:.1f} s"
-
-
 def shorten(text: str, max_chars: int) -> str:
     """Return the text on one line, cut to a length."""
     return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
-
-
-def fit_line(text: str, columns: int) -> str:
-    """Return the text on one line, cut to so many columns of a terminal."""
-    line = escape_line(text[:columns])
-    if len(text) <= columns and _width(line) <= columns:
-        return line
-    while line and _width(line) > columns - 1:
-        line = line[:-1]
-    return f"{line}…"
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -96,9 +75,13 @@ def _compact_json(value: Any) -> str:
 
 
 def json_document(value: Any) -> str:
-    """Return JSON text for stdout, which escapes unpaired surrogates itself: in other encodings than UTF-8, ASCII."""
-    encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "").replace("_", "")
-    return f"{json.dumps(value, ensure_ascii=encoding != 'utf8', indent=2, default=repr)}\n"
+    """Return JSON text for stdout: UTF-8, or escaped ASCII in other encodings."""
+    is_utf8 = str(getattr(sys.stdout, "encoding", "")).lower() in ("utf-8", "utf8")
+    return f"{json.dumps(value, ensure_ascii=not is_utf8, indent=2, default=repr)}\n"
+
+
+def write_json(value: Any) -> None:
+    sys.stdout.write(json_document(value))
 
 
 def exit_code(error: BaseException) -> int:
@@ -107,7 +90,7 @@ def exit_code(error: BaseException) -> int:
             return 3
         case LimitReachedError():
             return 124  # as of the command `timeout`
-        case ConfigError() | CodecError():
+        case ConfigError() | CodecError() | FileNotFoundError():
             return 2  # as of argparse
     return 1
 
@@ -126,10 +109,15 @@ def describe_error(error: BaseException) -> str:
     return f"unexpected error: {type(error).__name__}: {' '.join(str(error).split())}; use -v to see the traceback"
 
 
+def error_fields(error: BaseException) -> dict[str, str]:
+    name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+    return {"type": name, "message": describe_error(error)}
+
+
 def print_error(error: BaseException, *, verbose: bool) -> None:
     """Print a sentence about an error, after its traceback if `verbose`."""
     if verbose:
-        traceback.print_exception(error, file=sys.stderr)
+        _print_traceback(error)
     print_line(describe_error(error))
 
 
@@ -139,88 +127,81 @@ def print_line(text: str, prefix: str = "midspan: ") -> None:
     sys.stderr.flush()
 
 
+def announce(url: str, notice: str) -> None:
+    """Print the address of a server on stdout, for programs, and a notice on stderr."""
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    print_line(f"{notice}; Ctrl-C ends it")
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback  # loaded for -v only
+
+    sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
+
+
 class _StderrHandler(logging.Handler):
     """Looks up sys.stderr for each record, because the spinner replaces it while it is shown."""
 
-    with_tracebacks = False
-    with_unavailable = False
-    """Whether to show the warnings of unavailable sources, which most commands show in their own form."""
+    def __init__(self, *, with_tracebacks: bool, with_unavailable: bool) -> None:
+        super().__init__()
+        self._with_tracebacks = with_tracebacks
+        self._with_unavailable = with_unavailable
+        """Whether to show the warnings of unavailable sources, which most commands show in their own form."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if hasattr(record, "unavailable") and not self.with_unavailable:
+        if hasattr(record, "unavailable") and not self._with_unavailable:
             return
         error = record.exc_info[1] if record.exc_info else None
-        text = record.getMessage()
-        if error is not None and not self.with_tracebacks:
-            text = f"{text}; use -v to see the traceback"
+        hint = "" if error is None or self._with_tracebacks else "; use -v to see the traceback"
         with suppress(OSError, ValueError):  # stderr is closed
-            if error is not None and self.with_tracebacks:
-                sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
+            if error is not None and self._with_tracebacks:
+                _print_traceback(error)
             if record.levelno <= logging.DEBUG:  # requests and responses, on many lines
-                sys.stderr.write(escape_lines(f"{text}\n"))
+                sys.stderr.write(escape_lines(f"{record.getMessage()}\n"))
             else:
-                print_line(text)
-
-
-_handler = _StderrHandler()
+                print_line(f"{record.getMessage()}{hint}")
 
 
 def configure_logging(verbose: int, command: str) -> None:
     """Show the log of the library on stderr: warnings, with -v also infos and tracebacks, with -vv everything."""
     log = logging.getLogger("midspan")
     log.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
-    log.addHandler(_handler)
-    _handler.with_tracebacks = bool(verbose)
-    _handler.with_unavailable = command == "serve"
+    log.addHandler(_StderrHandler(with_tracebacks=bool(verbose), with_unavailable=command == "serve"))
 
 
 class WordWrapper:
-    """Wraps text that arrives in pieces. The last word is held back until its end is known.
+    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
 
-    Long words are paths and URLs, which users copy: one that has no room after `indent` starts at the first column.
-    """
-
-    _PIECE = re.compile(r"\n|[^\S\n]+|\S+")
-
-    def __init__(self, columns: int, indent: str = "") -> None:
+    def __init__(self, columns: int) -> None:
         self._columns = columns
-        self._indent = indent
         self._column = 0
-        self._space = ""
         self._word = ""
 
     def feed(self, text: str) -> str:
         """Add text, and return what can be shown now."""
-        return "".join(map(self._add, self._PIECE.findall(text)))
-
-    def _add(self, piece: str) -> str:
-        if not piece.isspace():
-            self._word += piece
-            # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
-            return self.flush() if _width(self._word) > self._columns else ""
-        output = self.flush()
-        if piece == "\n":
-            self._column, self._space = 0, ""
-            return f"{output}\n"
-        self._space += piece
-        return output
+        *words, self._word = re.split(r"(?=\s)", self._word + text)
+        shown = "".join(map(self._place, words))
+        # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
+        return shown + self.flush() if _width(self._word) > self._columns else shown
 
     def flush(self) -> str:
-        """Return the word that was held back, on a new line if the current one has no room for it."""
-        if not self._word:
-            return ""
-        word, space = self._word, self._space.expandtabs(8)
-        self._word = self._space = start = ""
-        if self._column and self._column + _width(space) + _width(word) > self._columns:
-            has_room = len(self._indent) + _width(word) <= self._columns
-            self._column, space, start = 0, self._indent if has_room else "", "\n"
-        # A word that the terminal breaks ends on a later line; a full line is still the current one.
-        self._column = (self._column + _width(space) + _width(word) - 1) % self._columns + 1
-        return f"{start}{space}{word}"
+        """Return the word that was held back."""
+        word, self._word = self._word, ""
+        return self._place(word)
+
+    def _place(self, word: str) -> str:
+        """Return a word with the white space before it, or on a new line if the current one has no room for it."""
+        if word[:1].isspace() and self._column + _width(word) > self._columns:
+            word = f"\n{word[1:]}"
+        self._column = _width(word[1:]) if word.startswith("\n") else self._column + _width(word)
+        return word
 
 
 def _width(text: str) -> int:
     """Return how many columns a terminal needs for a text."""
     if text.isascii():
         return len(text)
+    import unicodedata  # loaded with the first text that is not ASCII
+
     return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)

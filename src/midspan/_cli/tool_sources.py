@@ -5,30 +5,26 @@ Naming a file, or writing one's own configuration, is consent to that. A `.mcp.j
 somebody else, so it is shown and asked about first.
 """
 
-import webbrowser
+import os
 from argparse import Namespace
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import cache_directory, mcp_config_path, state_directory
+from midspan._cli.settings import cache_directory, mcp_config_path, state_directory, write_private
 from midspan._cli.text import print_line
 from midspan.errors import ConfigError
 from midspan.tools.files import tools_in
 
-READY = "ready"
-PROJECT_CONFIG = ".mcp.json"
+_READY = "ready"
 
 
 def load_tools(names: Iterable[str] | None) -> list[Any]:
     """Load the tools of files and modules. `ready`, the default, means the ready tools."""
     tools: list[Any] = []
-    for name in dict.fromkeys((READY,) if names is None else names):
-        if name == READY:
+    for name in dict.fromkeys((_READY,) if names is None else names):
+        if name == _READY:
             from midspan.toolsets import ready_tools
 
             tools += ready_tools()
@@ -54,12 +50,12 @@ def config_paths(options: Namespace) -> list[Path]:
 
 
 def project_config() -> Path:
-    return Path.cwd() / PROJECT_CONFIG
+    return Path.cwd() / ".mcp.json"
 
 
 def needs_trust(options: Namespace, path: Path) -> bool:
     """Return whether the file comes with the project, and the user has not accepted it as it is now."""
-    return not options.mcp and path == project_config() and not _is_trusted(path)
+    return not options.mcp and path == project_config() and not _trust_marker(path).exists()
 
 
 def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
@@ -79,6 +75,8 @@ def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
 
 
 async def _open_url(url: str) -> None:
+    import webbrowser  # loaded for OAuth, which few servers use
+
     print_line(f"open this page to authorize Midspan: {url}")
     webbrowser.open(url)
 
@@ -86,14 +84,9 @@ async def _open_url(url: str) -> None:
 def _is_accepted(path: Path) -> bool:
     """Return whether the servers of a project may be started. Raises ConfigError if nobody can be asked."""
     if not TERMINAL.is_interactive:
-        raise ConfigError(
-            f"{str(path)!r} would start MCP servers; look at it and accept it with `midspan mcp trust`, "
-            "or name the files to use with --mcp"
-        )
-    if not accept(path):
-        print_line(f"the servers of {path} are not used")
-        return False
-    return True
+        look = "look at it and accept it with `midspan mcp trust`, or name the files to use with --mcp"
+        raise ConfigError(f"{str(path)!r} would start MCP servers; {look}")
+    return accept(path)
 
 
 def accept(path: Path, *, ask: bool = True) -> bool:
@@ -105,35 +98,15 @@ def accept(path: Path, *, ask: bool = True) -> bool:
         variables = f" with {', '.join(entry.env)}" if entry.env else ""
         print_line(f"{name}: {entry.target}{variables}", prefix="  ")
     if ask and not TERMINAL.confirm("Start these servers now and in the future?"):
+        print_line(f"the servers of {path} are not used")
         return False
-    _trust(path)
+    write_private(_trust_marker(path), b"")
     return True
 
 
-def _is_trusted(path: Path) -> bool:
-    return _trusted().get(str(path.resolve())) == _digest(path)
+def _trust_marker(path: Path) -> Path:
+    """Return the file that exists if the user has accepted a configuration with this path and content."""
+    from hashlib import sha256  # loaded for the configuration of a project
 
-
-def _trust(path: Path) -> None:
-    """Remember that the user accepts the file as it is now."""
-    from midspan._storage.files import replace_file
-
-    file = state_directory() / "trusted-mcp.json"
-    try:
-        replace_file(file, msgspec.json.encode(_trusted() | {str(path.resolve()): _digest(path)}))
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(file)!r}: {error.strerror}") from error
-
-
-def _trusted() -> dict[str, str]:
-    try:
-        return msgspec.json.decode((state_directory() / "trusted-mcp.json").read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def _digest(path: Path) -> str:
-    try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    digest = sha256(b"%b\0%b" % (os.fsencode(path.resolve()), path.read_bytes())).hexdigest()
+    return state_directory() / "trusted-mcp" / digest

@@ -104,8 +104,6 @@ def create_app(
     application closes the agent and the journal. `settings` are the fields of the configuration, such as `max_runs`.
     """
     config = settings_of(ServerConfig, settings, "create_app")
-    if not isinstance(agent, Agent):
-        raise ConfigError(f"expected an Agent, got {agent!r:.80}")
     if inspect.iscoroutinefunction(authenticate):
         raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)

@@ -1,7 +1,6 @@
 """What goes over the connection, for all APIs: the body of a request, errors, and streams of server-sent events."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -203,27 +202,10 @@ def _problems(body: bytes, kind: Any) -> str:
     """Return what is wrong with a body that cannot be decoded: each field with what is expected there."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _syntax_error(body)
-    problems = _validator(kind).problems(value)[:_MAX_PROBLEMS]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"it is not JSON: {error}"
+    problems = _validator(kind).problems(value)[:5]
     return "; ".join(map(str, problems)) or "it has a value that is out of range"
-
-
-def _syntax_error(body: bytes) -> str:
-    try:
-        json.loads(body.decode())
-    except json.JSONDecodeError as error:
-        return f"it is not JSON; see line {error.lineno}, column {error.colno}"
-    except UnicodeDecodeError as error:
-        return f"it is not UTF-8; see byte {error.start}"
-    except RecursionError:
-        return "it is nested too deeply"
-    except ValueError:
-        return "it has a number that is too long"
-    return "it has a number or a character that JSON does not allow"
-
-
-_MAX_PROBLEMS = 5
 
 
 # Responses

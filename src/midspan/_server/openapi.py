@@ -190,37 +190,25 @@ def _json(kind: Any) -> dict[str, Any]:
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font: 14px/1.4 ui-monospace, monospace; }
-a { color: inherit; }
-summary { cursor: pointer; padding: .3rem 0; display: flex; flex-wrap: wrap; gap: 0 .75rem; align-items: baseline; }
-summary > b { width: 4rem; font-size: 13px; }
-summary > code { width: 22rem; }
-.GET { color: #06c; } .POST { color: #080; } .DELETE { color: #c22; }
-details, section { border-top: 1px solid #8884; }
-h3 { margin: 1rem 0 .25rem; } h3 code { font-weight: bold; }
-table { border-collapse: collapse; margin: .25rem 0 1rem; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .2rem .75rem .2rem 0; overflow-wrap: anywhere; }
-th { font-weight: normal; opacity: .7; width: 22%; }
-td + td { width: 45%; }
-@media (prefers-color-scheme: dark) {
-  body { background: #111; color: #ddd; } .GET { color: #6af; } .POST { color: #6c6; } .DELETE { color: #f77; }
-}
+summary { cursor: pointer; padding: .3rem 0; }
+details { border-top: 1px solid #8884; }
+pre { overflow-x: auto; }
+:root { color-scheme: light dark; }
 """
 _POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_MAX_LISTED = 12
 
 
 def openapi_page(document: bytes) -> Response:
     """Return a page with all endpoints and documents. It has no scripts and loads nothing."""
     api = msgspec.json.decode(document)
     operations = [
-        _operation_html(method.upper(), path, item)
+        _details(f"<b>{method.upper()}</b> <code>{escape(path)}</code> {_text(item['summary'])}", item)
         for path, methods in api["paths"].items()
         for method, item in methods.items()
     ]
+    schemas = sorted(api["components"]["schemas"].items())
     documents = [
-        f'<section id="{name}"><h3><code>{name}</code></h3>{_text(schema.get("description", ""))}'
-        f"{_table(_fields(schema))}</section>"
-        for name, schema in sorted(api["components"]["schemas"].items())
+        _details(f"<code>{name}</code> {_text(schema.get('description', ''))}", schema) for name, schema in schemas
     ]
     html = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Midspan API</title>'
@@ -238,57 +226,11 @@ def openapi_page(document: bytes) -> Response:
     return Response(html, headers=headers, media_type="text/html")
 
 
-def _operation_html(method: str, path: str, item: dict[str, Any]) -> str:
-    rows = [
-        (f"<code>{parameter['name']}</code>", _type(parameter["schema"]), _text(parameter.get("description", "")))
-        for parameter in item.get("parameters", ())
-    ]
-    if "requestBody" in item:
-        rows.append(("body", _types(item["requestBody"]), ""))
-    statuses: dict[str, list[str]] = {}
-    for status, response in item["responses"].items():
-        statuses.setdefault(_types(response), []).append(status)
-    rows += [(", ".join(listed), types, "") for types, listed in statuses.items()]
-    head = f'<b class="{method}">{method}</b><code>{escape(path)}</code><span>{_text(item["summary"])}</span>'
-    return f"<details><summary>{head}</summary>{_table(rows)}</details>"
-
-
-def _types(value: dict[str, Any]) -> str:
-    """Return what a request or a response contains."""
-    contents = value.get("content", {}).items()
-    types = ["server-sent events" if kind == "text/event-stream" else _type(item["schema"]) for kind, item in contents]
-    return " or ".join(types) or "nothing"
-
-
-def _fields(schema: dict[str, Any]) -> list[tuple[str, str, str]]:
-    required = schema.get("required", ())
-    rows = []
-    for name, field in schema.get("properties", {}).items():
-        notes = filter(None, ("required" if name in required else "", field.get("description")))
-        rows.append((f"<code>{name}</code>", _type(field), _text(": ".join(notes))))
-    return rows
-
-
-def _type(schema: dict[str, Any]) -> str:
-    match schema:
-        case {"$ref": str(reference)}:
-            name = reference.rpartition("/")[2]
-            return f'<a href="#{name}"><code>{name}</code></a>'
-        case {"anyOf": options}:
-            return " or ".join(map(_type, options))
-        case {"enum": values}:
-            listed = [f"<code>{escape(msgspec.json.encode(value).decode())}</code>" for value in values[:_MAX_LISTED]]
-            return " or ".join([*listed, "…"] if len(values) > _MAX_LISTED else listed)
-        case {"type": "array", "items": dict(items)}:
-            return f"array of {_type(items)}"
-    return str(schema.get("type", "any JSON"))
+def _details(summary: str, value: dict[str, Any]) -> str:
+    json = escape(msgspec.json.format(msgspec.json.encode(value)).decode())
+    return f"<details><summary>{summary}</summary><pre>{json}</pre></details>"
 
 
 def _text(text: str) -> str:
     """Return a text with code between backticks."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def _table(rows: Sequence[tuple[str, str, str]]) -> str:
-    cells = "".join(f"<tr><th>{name}</th><td>{kind}</td><td>{note}</td></tr>" for name, kind, note in rows)
-    return f"<table>{cells}</table>"

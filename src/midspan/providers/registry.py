@@ -41,8 +41,8 @@ def check_credentials(name: str) -> None:
     if family.environment and family.needs_credentials and not has_key:
         missing = f"no {service} API key: set {' or '.join(family.environment)}"
         error = CredentialsError(f"{missing}, or pass api_key=…")
-        error.reason = f"{missing}, or store it with midspan keys set {family.name}"
-        error.shell_message = f"{error.reason}, or name another model with --model"
+        stored = f"store it with midspan keys set {family.name}"
+        error.shell_message = f"{missing}, or {stored}, or name another model with --model"
         raise error
 
 

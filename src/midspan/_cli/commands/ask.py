@@ -1,20 +1,30 @@
 """`midspan ask`: one question, one answer."""
 
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import Any, TextIO
 
 import msgspec
 
-from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments, complete_paths
+from midspan._cli.arguments import (
+    add_json_argument,
+    add_log_arguments,
+    add_model_arguments,
+    add_path,
+    add_tool_arguments,
+)
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.output import Display, answer_display, progress_display, stdout_for_answers, write
+from midspan._cli.output import Answer, Display, Progress, stdout_for_answers, write
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
-from midspan._cli.text import describe_error, exit_code, json_document, print_error
+from midspan._cli.text import error_fields, json_document
 from midspan._cli.tool_sources import load_tools, mcp_sources
-from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
-from midspan._types.exchange import Usage
+from midspan._storage.journal import RunSummary
+from midspan._types.events import RunEnd, RunEvent, RunStart
+from midspan._types.messages import History
+from midspan._types.parts import ToolCall
+from midspan._types.run_state import RunState, ToolRun
 from midspan.errors import LimitReachedError
 
 
@@ -22,48 +32,28 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; text from stdin comes before it")
     add_model_arguments(parser)
     add_tool_arguments(parser)
-    complete_paths(
-        parser.add_argument(
-            "-f",
-            "--file",
-            metavar="FILE|URL|-",
-            action="append",
-            default=[],
-            help="also send a file, a page of the web, or stdin; repeatable",
-        )
-    )
-    parser.add_argument(
-        "--schema",
-        metavar="FIELDS|FILE.json",
-        help='answer in JSON: with these fields, such as "name, age int, tags str[]", or by a JSON Schema',
-    )
+    file_help = "also send a file, a page of the web, or stdin; repeatable"
+    add_path(parser, "-f", "--file", metavar="FILE|URL|-", action="append", default=[], help=file_help)
+    schema_help = 'answer in JSON: with these fields, such as "name, age int, tags str[]", or by a JSON Schema'
+    parser.add_argument("--schema", metavar="FIELDS|FILE.json", help=schema_help)
     add_log_arguments(parser)
-    parser.add_argument(
-        "--prompt-mode", action="store_true", help="describe the tools in the prompt and read calls from the text"
-    )
-    complete_paths(parser.add_argument("--record", metavar="DIR", help="record the run in DIR, to replay it in tests"))
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object with the answer, the calls and the usage"
-    )
+    prompt_help = "describe the tools in the prompt and read calls from the text"
+    parser.add_argument("--prompt-mode", action="store_true", help=prompt_help)
+    add_path(parser, "--record", metavar="DIR", help="record the run in DIR, to replay it in tests")
+    add_json_argument(parser)
 
 
 def run(options: Namespace) -> int:
-    report = Report()
-    error: BaseException | None = None
+    report, error = Report(), None
     with stdout_for_answers() as out:
         try:
             _ask(options, report, out)
-        except BrokenPipeError:
-            raise
-        except (Exception, KeyboardInterrupt, SystemExit) as raised:  # noqa: BLE001 - reported below
+        except BaseException as raised:
             error = raised
-        if options.json:
-            write(out, report.document(error))
-    if isinstance(error, KeyboardInterrupt | SystemExit):
-        raise error
-    if error is not None:
-        print_error(error, verbose=options.verbose)
-        return exit_code(error)
+            raise
+        finally:
+            if options.json:
+                write(out, json_document(report.fields(error)))
     return 0
 
 
@@ -72,9 +62,9 @@ def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
     prompt = read_prompt(options.question, options.file)
     schema = {} if options.schema is None else {"output": read_schema(options.schema)}
     tools = [*load_tools(settings.tools), *mcp_sources(options)]
-    displays: list[Display] = [report, progress_display(verbose=options.verbose)]
+    displays: list[Display] = [report, Progress(verbose=options.verbose)]
     if not options.json:
-        displays.append(answer_display(out))
+        displays.append(Answer(out))
     with InterruptibleRunner() as runner, logged_session(runner, options, settings) as (log, session):
         report.session = None if not session or session.startswith("-") else session
         agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
@@ -84,11 +74,8 @@ def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
             from midspan.testing import record
 
             agent = record(agent, options.record)
-        conversation = Conversation(agent, runner, log, session)
-        try:
+        with closing(Conversation(agent, runner, log, session)) as conversation:
             conversation.ask(prompt, displays, **schema)
-        finally:
-            conversation.close()
 
 
 class Report(Display):
@@ -96,62 +83,48 @@ class Report(Display):
 
     def __init__(self) -> None:
         self.session: str | None = None
+        self._state = RunState.of(History())
+        self._summary = RunSummary()
         self._run_id: str | None = None
-        self._model: str | None = None
         self._answer: str | None = None
         self._limit: str | None = None
-        self._turns = 0
-        self._usage = Usage()
-        self._calls: dict[tuple[int, int], dict[str, Any]] = {}
-        """By turn and position in the turn: two calls of a turn may share an id."""
 
     def show(self, event: RunEvent) -> None:
+        self._summary = self._summary.after(event)
         match event:
-            case RunStart(run_id, model):
-                self._run_id, self._model = run_id, model
-            case TurnStart(turn):
-                self._turns = turn
-            case TurnEnd(turn=turn, message=message, usage=usage):
-                self._usage += usage
-                for index, call in enumerate(message.calls):  # also calls that will not run
-                    self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
-            case ToolStart(turn=turn, call=call, index=index):
-                self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
-            case ToolEnd(turn=turn, result=result, duration_seconds=seconds, index=index):
-                self._call(turn, index, result.id, result.name).update(
-                    result=result.model_value, is_error=result.is_error, duration_seconds=round(seconds, 6)
-                )
-            case RunEnd(text=text, limit=limit):
+            case RunEnd(text=text, limit=limit, error=None):
                 self._answer, self._limit = text, limit
-
-    def _call(self, turn: int, index: int, id: str, name: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "id": id,
-            "name": name,
-            "arguments": {},
-            "result": None,
-            "is_error": None,
-            "duration_seconds": None,
-        }
-        return self._calls.setdefault((turn, index), fields)
-
-    def document(self, error: BaseException | None = None) -> str:
-        return json_document(self.fields(error))
+            case RunEnd(limit=limit):  # the state after it has results for calls that did not end
+                self._limit = limit
+            case _:
+                self._state = self._state.after(event)
+                self._run_id = event.run_id if isinstance(event, RunStart) else self._run_id
 
     def fields(self, error: BaseException | None = None) -> dict[str, Any]:
+        state, usage = self._state, self._summary.usage
+        ended = {run.index: run for run in state.ended}
+        calls = [_call_fields(run.call, run) for run in state.tool_runs]
+        calls += [_call_fields(call, ended.get(index)) for index, call in enumerate(state.calls)]
         return {
             "answer": self._answer,
-            "tool_calls": list(self._calls.values()),
-            "usage": {**msgspec.structs.asdict(self._usage), "total": self._usage.total},
-            "turns": self._turns,
+            "tool_calls": calls,
+            "usage": {**msgspec.structs.asdict(usage), "total": usage.total},
+            "turns": self._summary.turns,
             "run_id": self._run_id,
-            "model": self._model,
+            "model": self._summary.model,
             "limit": error.limit if isinstance(error, LimitReachedError) else self._limit,
             "session": self.session,
             "error": None if error is None else error_fields(error),
         }
 
 
-def error_fields(error: BaseException) -> dict[str, str]:
-    name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-    return {"type": name, "message": describe_error(error)}
+def _call_fields(call: ToolCall, run: ToolRun | None) -> dict[str, Any]:
+    """Describe a call. Without a run it has not ended."""
+    return {
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "result": None if run is None else run.result.model_value,
+        "is_error": None if run is None else run.is_error,
+        "duration_seconds": None if run is None else round(run.duration_seconds, 6),
+    }

@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,25 @@ from msgspec.structs import replace
 from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner, leave
-from midspan._cli.output import answer_display, progress_display
-from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, valid_text
-from midspan._cli.text import exit_code, print_error, print_line, short_path
+from midspan._cli.output import Answer, Progress
+from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, write_private
+from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.agent import Agent
-from midspan._storage.files import replace_file
 from midspan._types.codec import to_json
 from midspan._types.messages import History
-from midspan.errors import ConfigError, CredentialsError, MidspanError
+from midspan.errors import ConfigError, MidspanError
 
-_HELP = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
+_KEYS = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
 _SLASH_COMMAND = re.compile(r"/(\w+)(?:\s+(.*))?", re.DOTALL)
+_SLASH_COMMANDS = {
+    "/model": "[NAME]: shows or changes the model",
+    "/tools": "[FILE.py|MODULE|ready|none …]: shows or changes the tools",
+    "/clear": "starts a new conversation; the old one stays in the log",
+    "/save": "FILE: writes the conversation to a file, as JSON or Markdown",
+    "/help": "shows this list",
+    "/quit": "exits, like Ctrl-D",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -40,17 +46,11 @@ def run(options: Namespace) -> int:
     with InterruptibleRunner() as runner:
         with logged_session(runner, options, settings) as (log, session):
             chat = Chat(settings, lambda agent: Conversation(agent, runner, log, session), options)
-            if sys.stdin.isatty():
-                chat.greet()
             chat.answer_lines()
             chat.conversation.close()
         if runner.has_abandoned_tasks:
             leave(chat.exit_code)
     return chat.exit_code
-
-
-class Quit(Exception):
-    """The user wants to leave."""
 
 
 class Chat:
@@ -61,108 +61,75 @@ class Chat:
 
     def __init__(self, settings: Settings, start: Callable[[Agent], Conversation], options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
-        self.tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
+        self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
         self._settings = with_fallback(settings, allow_all_tools=options.yes)
-        self.conversation = start(build_agent(self._settings, self.tools))
+        self.conversation = start(build_agent(self._settings, self._tools))
         self._verbose: int = options.verbose
-
-    @property
-    def model(self) -> str:
-        return self.conversation.agent.model
-
-    def greet(self) -> None:
-        count = len(self.conversation.history)
-        past = f" This conversation has {count} messages; /clear starts over." if count else ""
-        print_line(f"the model is {self.model}.{past} {_HELP}")
 
     def answer_lines(self) -> None:
         read_line = line_reader()
         is_terminal = sys.stdin.isatty()
+        if is_terminal:
+            count = len(self.conversation.history)
+            past = f" This conversation has {count} messages; /clear starts over." if count else ""
+            print_line(f"the model is {self.conversation.agent.model}.{past} {_KEYS}")
         while True:
             try:
                 line = read_line().strip()
+                if command := _SLASH_COMMAND.fullmatch(line):  # a path such as /etc/hosts is not one
+                    self._run_slash_command(command[1].lower(), (command[2] or "").strip())
+                elif line:
+                    self.conversation.ask(line, (Progress(verbose=self._verbose), Answer(sys.stdout)))
             except EOFError:
                 return
-            except KeyboardInterrupt:
-                if not is_terminal:
-                    raise
-                print_line("Ctrl-D or /quit exits")
-                continue
-            try:
-                if line and not run_slash_command(line, self):
-                    displays = (progress_display(verbose=self._verbose), answer_display(sys.stdout))
-                    self.conversation.ask(valid_text(line, "the question"), displays)
-            except Quit:
-                return
             except KeyboardInterrupt as interrupt:
-                if interrupt.args:  # SIGTERM ends the program, not only the run
+                if interrupt.args or not is_terminal:  # SIGTERM ends the program, not only the run
                     raise
-                print_line("cancelled; the conversation continues")
+                print_line("cancelled; the conversation continues, Ctrl-D or /quit exits")
             except MidspanError as error:
                 print_error(error, verbose=bool(self._verbose))
                 if not is_terminal:
                     self.exit_code = self.exit_code or exit_code(error)
 
-    def use(self, **changes: Any) -> None:
+    def _run_slash_command(self, name: str, argument: str) -> None:
+        match name:
+            case "model":
+                if argument:
+                    self._use(model=argument, read_only=False)  # only the fallback model is restricted
+                print_line(f"the model is {self.conversation.agent.model}")
+            case "tools":
+                if argument:
+                    self._use(tools=[] if argument == "none" else argument.split())
+                names = [getattr(tool, "name", type(tool).__name__) for tool in self._tools]
+                print_line(f"tools: {', '.join(names) or 'none'}")
+            case "clear":
+                self.conversation.clear()
+                print_line("a new conversation starts")
+            case "save":
+                self._save(argument)
+            case "help":
+                for line in (_KEYS, *(f"{command} {text}" for command, text in _SLASH_COMMANDS.items())):
+                    print_line(line, prefix="")
+            case "quit":
+                raise EOFError
+            case _:
+                raise ConfigError(f"unknown command /{name}; /help shows the commands")
+
+    def _use(self, **changes: Any) -> None:
         """Change the model or the tools. If that fails, nothing changes."""
-        if "model" in changes:
-            changes["read_only"] = False  # the restriction of the fallback model
         settings = replace(self._settings, **changes)
-        tools = [*load_tools(settings.tools), *self._mcp_servers] if "tools" in changes else self.tools
+        tools = [*load_tools(settings.tools), *self._mcp_servers] if "tools" in changes else self._tools
         agent = build_agent(settings, tools)
         self.conversation.close()
-        self._settings, self.tools, self.conversation.agent = settings, tools, agent
+        self._settings, self._tools, self.conversation.agent = settings, tools, agent
 
-
-def run_slash_command(line: str, chat: Chat) -> bool:
-    """Run a slash command, and return whether the line is one. A path such as /etc/hosts is not."""
-    match = _SLASH_COMMAND.fullmatch(line)
-    if match is None:
-        return False
-    name, argument = match[1].lower(), (match[2] or "").strip()
-    if name not in SLASH_COMMANDS:
-        close = get_close_matches(name, SLASH_COMMANDS, 1)
-        hint = f"did you mean /{close[0]}?" if close else "/help shows the commands"
-        raise ConfigError(f"unknown command /{name}; {hint}")
-    SLASH_COMMANDS[name][1](chat, argument)
-    return True
-
-
-def _model(chat: Chat, name: str) -> None:
-    if name:
-        try:
-            chat.use(model=name)
-        except CredentialsError as error:
-            raise CredentialsError(f"{error.reason}; the model is still {chat.model}") from error
-    print_line(f"the model is {chat.model}")
-
-
-def _tools(chat: Chat, names: str) -> None:
-    if names:
-        chat.use(tools=() if names == "none" else tuple(names.split()))
-    listed = [getattr(tool, "name", type(tool).__name__) for tool in chat.tools]
-    print_line(f"tools: {', '.join(listed) or 'none'}")
-
-
-def _clear(chat: Chat, _argument: str) -> None:
-    chat.conversation.clear()
-    kept = "" if chat.conversation.log is None else "; the old one stays in the log"
-    print_line(f"a new conversation starts{kept}")
-
-
-def _save(chat: Chat, name: str) -> None:
-    history, log = chat.conversation.history, chat.conversation.log
-    if not name:
-        where = "is not saved" if log is None else f"is in the log {short_path(log.path)}"
-        print_line(f"the conversation {where}; /save FILE.json or /save FILE.md writes a copy")
-        return
-    path = Path(name).expanduser()
-    try:
+    def _save(self, name: str) -> None:
+        if not name:
+            raise ConfigError("name a file: /save FILE.json or /save FILE.md")
+        history, path = self.conversation.history, Path(name).expanduser()
         data = to_json(history) if path.suffix == ".json" else _markdown(history).encode()
-        replace_file(path, data, create_folder=False)
-    except OSError as error:
-        raise ConfigError(f"cannot write {name!r}: {error.strerror}") from error
-    print_line(f"wrote {len(history)} messages to {path}")
+        write_private(path, data, create_folder=False)
+        print_line(f"wrote {len(history)} messages to {path}")
 
 
 def _markdown(history: History) -> str:
@@ -173,26 +140,6 @@ def _markdown(history: History) -> str:
         lines += [f"*{call.name} {call.arguments}*" for call in message.calls]
         lines += [f"*{result.name}: {result.model_value}*" for result in message.results]
     return "\n\n".join(lines) + "\n"
-
-
-def _help(_chat: Chat, _argument: str) -> None:
-    print_line(_HELP)
-    for name, (description, _) in SLASH_COMMANDS.items():
-        print_line(f"/{name}{description}", prefix="  ")
-
-
-def _quit(_chat: Chat, _argument: str) -> None:
-    raise Quit
-
-
-SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
-    "model": (" [NAME]: shows or changes the model", _model),
-    "tools": (" [FILE.py|MODULE|ready|none …]: shows or changes the tools", _tools),
-    "clear": (": starts a new conversation", _clear),
-    "save": (" [FILE]: writes the conversation to a file, as JSON or Markdown", _save),
-    "help": (": shows this list", _help),
-    "quit": (": exits, like Ctrl-D", _quit),
-}
 
 
 def line_reader() -> Callable[[], str]:
@@ -254,9 +201,8 @@ def _line_editor() -> Callable[[], str]:
         history=history,
         key_bindings=keys,
         multiline=True,
-        completer=WordCompleter([f"/{name}" for name in SLASH_COMMANDS], sentence=True),
+        completer=WordCompleter(list(_SLASH_COMMANDS), sentence=True),
         complete_while_typing=False,
         prompt_continuation=lambda *_: "… ",
-        enable_open_in_editor=True,
     )
     return lambda: session.prompt("> ")

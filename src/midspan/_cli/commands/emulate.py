@@ -1,30 +1,23 @@
 """`midspan emulate`: a local Gemini server that runs until Ctrl-C."""
 
 import asyncio
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from midspan._cli.arguments import comma_list, complete_paths, port_number
+from midspan._cli.arguments import add_host_argument, add_path, comma_list, port_number
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.text import print_line
+from midspan._cli.text import announce, print_line
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--port", metavar="N", type=port_number, default=0, help="the port to listen on (default: any free one)"
-    )
-    parser.add_argument(
-        "--host", metavar="H", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
-    )
+    port_help = "the port to listen on (default: any free one)"
+    parser.add_argument("--port", metavar="N", type=port_number, default=0, help=port_help)
+    add_host_argument(parser)
     source = parser.add_mutually_exclusive_group()
-    complete_paths(source.add_argument("--script", metavar="FILE", help="take the answers from a TOML file"))
+    add_path(source, "--script", metavar="FILE", help="take the answers from a TOML file")
     source.add_argument("-m", "--model", metavar="MODEL", help="let another model answer")
-    parser.add_argument(
-        "--faults",
-        metavar="SEED|PLAN",
-        help="inject errors: a random seed, or a plan like 0:status_503 2:stall(chunk=1)",
-    )
+    faults_help = "inject errors: a random seed, or a plan like 0:status_503 2:stall(chunk=1)"
+    parser.add_argument("--faults", metavar="SEED|PLAN", help=faults_help)
     parser.add_argument("--api-key", metavar="KEY", help="accept only this key")
     models = parser.add_mutually_exclusive_group()
     models.add_argument("--models", metavar="NAME,…", type=comma_list, help="accept only these models")
@@ -66,9 +59,6 @@ def _server(options: Namespace) -> Any:
 
 async def _serve(server: Any) -> None:
     async with server:
-        sys.stdout.write(f"{server.url}\n")
-        sys.stdout.flush()
-        print_line(
-            f"the local Gemini is ready; set GOOGLE_GEMINI_BASE_URL={server.url} for its clients; Ctrl-C ends it"
-        )
+        hint = f"set GOOGLE_GEMINI_BASE_URL={server.url} for its clients"
+        announce(server.url, f"the local Gemini is ready; {hint}")
         await asyncio.Event().wait()

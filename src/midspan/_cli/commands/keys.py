@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from midspan._cli.settings import private_directory, settings_path
-from midspan._cli.text import escape_line, print_line, short_path
+from midspan._cli.settings import settings_path, write_private
+from midspan._cli.text import escape_line, print_line
 from midspan.errors import ConfigError
 from midspan.providers.registry import families, variables_beside
 
@@ -17,15 +17,10 @@ _MIN_SHOWN_CHARS = 12
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "action", choices=["list", "set", "delete"], nargs="?", default="list", help="what to do; list by default"
-    )
-    parser.add_argument(
-        "name",
-        metavar="PROVIDER|VARIABLE",
-        nargs="?",
-        help="a provider such as gemini, or a variable such as X_API_KEY",
-    )
+    actions_help = "what to do; list by default"
+    parser.add_argument("action", choices=["list", "set", "delete"], nargs="?", default="list", help=actions_help)
+    name_help = "a provider such as gemini, or a variable such as X_API_KEY"
+    parser.add_argument("name", metavar="PROVIDER|VARIABLE", nargs="?", help=name_help)
 
 
 def run(options: Namespace) -> int:
@@ -35,7 +30,7 @@ def run(options: Namespace) -> int:
             shown = f"…{escape_line(key[-4:])}" if len(key) >= _MIN_SHOWN_CHARS else "***"
             sys.stdout.write(f"{escape_line(name)}  {shown}\n")
         if not keys:
-            print_line(f"no keys are stored in {short_path(keys_path())}; midspan keys set gemini stores one")
+            print_line(f"no keys are stored in {keys_path()}; midspan keys set gemini stores one")
         return 0
     if not options.name:
         raise ConfigError(f"name a provider or a variable: midspan keys {options.action} gemini")
@@ -45,8 +40,8 @@ def run(options: Namespace) -> int:
         kept[variable] = _read_key(variable)
     elif len(kept) == len(keys):
         raise ConfigError(f"no key is stored for {variable}")
-    _write(kept)
-    print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {short_path(keys_path())}")
+    write_private(keys_path(), msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {keys_path()}")
     return 0
 
 
@@ -69,16 +64,6 @@ def read_keys() -> dict[str, str]:
 
 def keys_path() -> Path:
     return settings_path().with_name("keys.json")
-
-
-def _write(keys: dict[str, str]) -> None:
-    from midspan._storage.files import replace_file
-
-    path = private_directory(keys_path().parent) / "keys.json"
-    try:
-        replace_file(path, msgspec.json.format(msgspec.json.encode(keys)) + b"\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def _variables(name: str) -> list[str]:

@@ -4,13 +4,14 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
+from midspan._cli.arguments import add_json_argument
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.text import escape_line, json_document, print_line
+from midspan._cli.text import escape_line, print_line, write_json
 from midspan.providers.registry import families
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_json_argument(parser)
 
 
 def run(options: Namespace) -> int:
@@ -25,10 +26,10 @@ def run(options: Namespace) -> int:
             if family.list_models is not None and has_key:
                 names, source = tuple(runner.run(family.list_models())), "api"
             models += [f"{family.name}:{name}" for name in names] or [family.name]
-    if not has_key and not options.json:
-        print_line("no key is set; these are the models known to this version")
     if options.json:
-        sys.stdout.write(json_document({"models": models, "source": source}))
-    else:
-        sys.stdout.write("".join(f"{escape_line(name)}\n" for name in models))
+        write_json({"models": models, "source": source})
+        return 0
+    if not has_key:
+        print_line("no key is set; these are the models known to this version")
+    sys.stdout.write("".join(f"{escape_line(name)}\n" for name in models))
     return 0

@@ -3,80 +3,53 @@
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import Any
 
-from midspan._cli.arguments import positive_integer
+from midspan._cli.arguments import add_json_argument, positive_integer
 from midspan._cli.commands.ask import Report
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
-from midspan._cli.output import PlainProgress, answer_display
+from midspan._cli.output import Answer, Progress
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import (
-    count_noun,
-    escape_line,
-    fit_line,
-    json_document,
-    print_line,
-    shorten,
-    terminal_columns,
-    wrap_line,
-)
+from midspan._cli.text import count_noun, escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
 from midspan._storage.journal import RunInfo
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart
 from midspan._types.parts import Text
 from midspan.errors import ConfigError
 
-_PROBABLY_DEAD = "interrupted?"
-_SECONDS_UNTIL_DEAD = 3600
-_MARKS = {"completed": " ", "failed": "✗", "cancelled": "✗", _PROBABLY_DEAD: "✗"}
-_WIDE = 80
-_ID_CHARS = 6
+_UNFINISHED = "unfinished"
+"""The run goes on in another process, or its process was killed."""
+_MARKS = {"completed": " ", _UNFINISHED: "…"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "action",
-        choices=["list", "show", "delete"],
-        nargs="?",
-        default="list",
-        help="what to do; list by default",
-    )
+    actions_help = "what to do; list by default"
+    parser.add_argument("action", choices=list(_ACTIONS), nargs="?", default="list", help=actions_help)
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
     parser.add_argument("-n", "--number", metavar="N", type=positive_integer, default=20, help="how many to list (20)")
     parser.add_argument("--all", action="store_true", help="delete all runs")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json_argument(parser)
 
 
 def run(options: Namespace) -> int:
-    with InterruptibleRunner() as runner:
-        log = RunLog(runner.run)
-        try:
-            _ACTIONS[options.action](log, options)
-        finally:
-            log.close()
+    with InterruptibleRunner() as runner, closing(RunLog(runner.run)) as log:
+        _ACTIONS[options.action](log, options)
     return 0
 
 
 def _list(log: RunLog, options: Namespace) -> None:
     runs = [(info, _question(log.events(info.run, limit=1))) for info in log.runs(options.number)]
     if options.json:
-        sys.stdout.write(json_document([_fields(info, question) for info, question in runs]))
+        write_json([_fields(info, question) for info, question in runs])
         return
-    columns = terminal_columns() if sys.stdout.isatty() else None
+    columns = terminal_columns() if sys.stdout.isatty() else 200
     for info, question in runs:
-        sys.stdout.write(f"{_line(info, question, columns)}\n")
+        started = time.strftime("%d %b %H:%M", time.localtime(info.started_at))
+        line = f"{info.run.removeprefix('run_')[:6]} {_MARKS.get(_state(info), '✗')} {started} {question}"
+        sys.stdout.write(f"{shorten(line, columns)}\n")
     if not runs:
         print_line("the log is empty")
-
-
-def _line(info: RunInfo, question: str, columns: int | None) -> str:
-    started = time.strftime("%d %b %H:%M", time.localtime(info.started_at))
-    parts = [info.run.removeprefix("run_")[:_ID_CHARS], _MARKS.get(_state(info), "…"), started]
-    if columns is None or columns >= _WIDE:
-        parts.append(escape_line(f"{info.summary.model or '':<18}"))
-    head = " ".join(parts)
-    shown = shorten(question, 200) if columns is None else fit_line(question, max(8, columns - len(head) - 2))
-    return f"{head} {shown}"
 
 
 def _fields(info: RunInfo, question: str) -> dict[str, Any]:
@@ -96,9 +69,7 @@ def _fields(info: RunInfo, question: str) -> dict[str, Any]:
 
 
 def _state(info: RunInfo) -> str:
-    """Return the state. A run that has written nothing for an hour has probably ended with its process."""
-    is_silent = time.time() - info.updated_at > _SECONDS_UNTIL_DEAD
-    return _PROBABLY_DEAD if info.summary.state == "running" and is_silent else info.summary.state
+    return info.summary.state if info.summary.ended else _UNFINISHED
 
 
 def _question(events: list[RunEvent]) -> str:
@@ -119,7 +90,7 @@ def _show(log: RunLog, options: Namespace) -> None:
             report = Report()
             for event in events:
                 report.show(event)
-            sys.stdout.write(json_document({**_fields(info, _question(events)), **report.fields()}))
+            write_json({**report.fields(), **_fields(info, _question(events))})
         else:
             _print_run(info, events)
 
@@ -129,7 +100,7 @@ def _print_run(info: RunInfo, events: list[RunEvent]) -> None:
     summary = info.summary
     head = f"{info.run}, {started}, {summary.model}, {_state(info)}, {count_noun(summary.turns, 'turn')}"
     sys.stdout.write(f"{wrap_line(head, sys.stdout)}\n{wrap_line(f'> {_question(events)}', sys.stdout)}\n")
-    progress, answer = PlainProgress(verbose=1, out=sys.stdout), answer_display(sys.stdout)
+    progress, answer = Progress(verbose=1, out=sys.stdout), Answer(sys.stdout)
     for event in events:
         if not isinstance(event, RunEnd):
             progress.show(event)

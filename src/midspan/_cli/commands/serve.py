@@ -3,30 +3,22 @@
 import asyncio
 import logging
 import os
-import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from midspan._cli.arguments import add_model_arguments, add_tool_arguments, comma_list, complete_paths, port_number
+from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
-from midspan._cli.settings import (
-    SettingsFile,
-    load_settings,
-    locked,
-    private_directory,
-    read_toml,
-    state_directory,
-    to_settings,
-)
-from midspan._cli.text import print_line
-from midspan._cli.tool_sources import load_tools
+from midspan._cli.settings import SettingsFile, load_settings, private_directory, read_toml, state_directory
+from midspan._cli.text import announce, print_line
+from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
 from midspan._schema.settings import settings_of
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.registry import family_name
 
 if TYPE_CHECKING:
@@ -39,42 +31,23 @@ _FLAGS = ("host", "port", "models", "allow_anonymous")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--host",
-        metavar="H",
-        default=os.environ.get("SERVER_HOST") or None,
-        help="the address to listen on (default: $SERVER_HOST, or 127.0.0.1)",
-    )
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=port_number,
-        default=os.environ.get("SERVER_PORT") or None,
-        help="the port to listen on (default: $SERVER_PORT, or 8081)",
-    )
+    host, port = os.environ.get("SERVER_HOST") or None, os.environ.get("SERVER_PORT") or None
+    host_help = "the address to listen on (default: $SERVER_HOST, or 127.0.0.1)"
+    parser.add_argument("--host", metavar="H", default=host, help=host_help)
+    port_help = "the port to listen on (default: $SERVER_PORT, or 8081)"
+    parser.add_argument("--port", metavar="N", type=port_number, default=port, help=port_help)
     add_model_arguments(parser)
-    parser.add_argument(
-        "--models", metavar="MODEL,…", type=comma_list, help="other models that requests may name, as provider:model"
-    )
+    models_help = "other models that requests may name, as provider:model"
+    parser.add_argument("--models", metavar="MODEL,…", type=comma_list, help=models_help)
     add_tool_arguments(parser)
-    complete_paths(parser.add_argument("--config", metavar="FILE", help="take settings from a TOML file"))
-    complete_paths(
-        parser.add_argument(
-            "--journal", metavar="FILE", help='store runs and sessions in FILE; "memory" stores nothing'
-        )
-    )
-    parser.add_argument(
-        "--log-format", choices=["text", "json"], default="text", help="the form of log lines on stderr"
-    )
-    parser.add_argument(
-        "--telemetry", action="store_true", help="record runs with OpenTelemetry, as its environment variables say"
-    )
-    parser.add_argument(
-        "--allow-anonymous",
-        action="store_true",
-        default=None,
-        help="listen on an address that other machines reach, without demanding tokens",
-    )
+    add_path(parser, "--config", metavar="FILE", help="take settings from a TOML file")
+    add_path(parser, "--journal", metavar="FILE", help='store runs and sessions in FILE; "memory" stores nothing')
+    format_help = "the form of log lines on stderr"
+    parser.add_argument("--log-format", choices=["text", "json"], default="text", help=format_help)
+    telemetry_help = "record runs with OpenTelemetry, as its environment variables say"
+    parser.add_argument("--telemetry", action="store_true", help=telemetry_help)
+    anonymous_help = "listen on an address that other machines reach, without demanding tokens"
+    parser.add_argument("--allow-anonymous", action="store_true", default=None, help=anonymous_help)
 
 
 def run(options: Namespace) -> int:
@@ -86,10 +59,11 @@ def run(options: Namespace) -> int:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
     if options.log_format == "json":
         log_json(logging.DEBUG if options.verbose > 1 else logging.INFO)
-    path, values = _read_config(options.config)
+    path = None if options.config is None else Path(options.config).expanduser().absolute()
+    values = {} if path is None else read_toml(path)
     journal, mcp = (values.pop(name, None) for name in _OTHERS)
     options.mcp = options.mcp or mcp
-    file = _settings_file(values, path)
+    file = None if path is None else _agent_settings(values, path)
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
     config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
     tokens = Tokens.of_environment(os.environ)
@@ -100,41 +74,24 @@ def run(options: Namespace) -> int:
     settings = with_fallback(load_settings(options, path, file), allow_all_tools=options.yes)
     telemetry = Telemetry() if options.telemetry else None
     agent = build_agent(settings, [*load_tools(settings.tools), *_mcp_servers(options)], telemetry)
-    with ExitStack() as stack:
+    with _journal(options.journal or journal) as opened:
         app = create_app(
             agent,
-            journal=_journal(options.journal or journal, stack),
+            journal=opened,
             tokens=tokens,
             provider=family_name(settings.model),
             close_agent=True,
             **msgspec.structs.asdict(config),
         )
-        serve(app, config, _announce)
+        serve(app, config, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
     print_line("the server has ended")
     return 0
 
 
-def _announce(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
-    print_line(f"the server is ready; {url}/docs describes its API; Ctrl-C ends it")
-
-
-def _read_config(name: str | None) -> tuple[Path | None, dict[str, Any]]:
-    if name is None:
-        return None, {}
-    path = Path(name).expanduser()
-    try:
-        return path.absolute(), read_toml(path)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ConfigError(f"no such file: {name!r}") from error
-
-
-def _settings_file(values: dict[str, Any], path: Path | None) -> SettingsFile | None:
-    """Take the settings of the agent out of the values of a file. None if there is no file."""
-    if path is None:
-        return None
-    return to_settings({name: values.pop(name) for name in _AGENT_SETTINGS if name in values}, path)
+def _agent_settings(values: dict[str, Any], path: Path) -> SettingsFile:
+    """Take the settings of the agent out of the values of a file."""
+    names = [name for name in _AGENT_SETTINGS if name in values]
+    return settings_of(SettingsFile, {name: values.pop(name) for name in names}, str(path))
 
 
 def _mcp_servers(options: Namespace) -> list[Any]:
@@ -142,8 +99,6 @@ def _mcp_servers(options: Namespace) -> list[Any]:
 
     Nobody sits at the terminal of a server, so destructive tools need --yes.
     """
-    from midspan._cli.tool_sources import config_paths, make_servers  # loaded for MCP servers
-
     servers = make_servers(config_paths(options), approve=options.yes or None) if options.mcp else []
     if url := os.environ.get("MCP_SERVER_URL"):
         from midspan.tools.mcp.server import MCPServer
@@ -152,32 +107,41 @@ def _mcp_servers(options: Namespace) -> list[Any]:
     return servers
 
 
-def _journal(name: str | None, stack: ExitStack) -> Any:
+@contextmanager
+def _journal(name: str | None) -> "Iterator[SqliteJournal | None]":
     """Open the journal. Only one server may use it, because it takes unfinished runs for those of a killed server."""
     if name == _MEMORY:
-        return None
+        yield None
+        return
     from midspan._storage.sqlite import SqliteJournal
 
     if name is None:
-        remedy = "store runs elsewhere with --journal FILE, or nowhere with --journal memory"
+        remedy = "; store runs elsewhere with --journal FILE, or nowhere with --journal memory"
         path = private_directory(state_directory(), remedy) / "server.db"
     else:
         path = Path(name).expanduser()
-    remedy = "to run a second one, give it --journal FILE and --port N"
-    message = f"another midspan serve uses the journal {str(path)!r}; {remedy}"
+    with _locked(path):
+        journal = SqliteJournal(path)
+        asyncio.run(journal.list(limit=1))  # a file that cannot be used is reported before the server starts
+        yield journal
+
+
+@contextmanager
+def _locked(journal: Path) -> Iterator[None]:
+    """Raise ConfigError if another process uses the journal. A process that dies releases its lock."""
     try:
-        stack.enter_context(locked(path.with_name(f"{path.name}.lock"), message))
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    try:
+        lock = os.open(journal.with_name(f"{journal.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigError(f"cannot use the journal {str(path)!r}: {error.strerror}") from error
-    journal = SqliteJournal(path)
-    asyncio.run(_check(journal))
-    return journal
-
-
-async def _check(journal: "SqliteJournal") -> None:
-    """Read the journal, so that a file that cannot be used is reported before the server starts."""
-    try:
-        await journal.list(limit=1)
-    except MidspanError as error:
-        await journal.aclose()
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"cannot use the journal {str(journal)!r}: {error.strerror}") from error
+    with os.fdopen(lock):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            remedy = "to run a second one, give it --journal FILE and --port N"
+            raise ConfigError(f"another midspan serve uses the journal {str(journal)!r}; {remedy}") from error
+        yield

@@ -4,9 +4,8 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
-from midspan._cli.arguments import complete_paths
+from midspan._cli.arguments import add_path
 from midspan._cli.text import count_noun, print_line
 from midspan.errors import ConfigError
 
@@ -16,17 +15,10 @@ _RESTART_SECONDS = 1.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    complete_paths(parser.add_argument("tools", metavar="FILE.py|MODULE", help="the file or module of the tools"))
-    parser.add_argument(
-        "--connect",
-        metavar="ADDRESS",
-        default=os.environ.get(_ADDRESS),
-        help=f"the address of the host: unix:PATH or tcp:HOST:PORT (default: ${_ADDRESS}); "
-        "without it, the tools are only listed",
-    )
-    complete_paths(
-        parser.add_argument("--token-file", metavar="FILE", help=f"the file with the token (default: ${_TOKEN})")
-    )
+    add_path(parser, "tools", metavar="FILE.py|MODULE", help="the file or module of the tools")
+    forms = f"unix:PATH or tcp:HOST:PORT (default: ${_ADDRESS})"
+    connect_help = f"the address of the host: {forms}; without it, the tools are only listed"
+    parser.add_argument("--connect", metavar="ADDRESS", default=os.environ.get(_ADDRESS), help=connect_help)
 
 
 def run(options: Namespace) -> int:
@@ -50,8 +42,10 @@ def _serve(options: Namespace) -> int:
     from midspan.tools.workers.supervisor import supervise
     from midspan.tools.workers.worker import REFUSED, run_worker
 
-    address = Address.of(options.connect)
-    setup = WorkerSetup(options.tools, token=_token(options.token_file))
+    address, token = Address.of(options.connect), os.environ.get(_TOKEN)
+    if not token:
+        raise ConfigError(f"a worker needs the token of its host; set {_TOKEN}")
+    setup = WorkerSetup(options.tools, token=token)
     has_connected = False
     os.dup2(2, 1)  # what workers print is not a result of this command
     while True:
@@ -72,16 +66,3 @@ def _serve(options: Namespace) -> int:
         if code == REFUSED:
             return 1
         time.sleep(max(0.0, started + _RESTART_SECONDS - time.monotonic()))
-
-
-def _token(file: str | None) -> str:
-    if file is None:
-        token = os.environ.get(_TOKEN, "")
-    else:
-        try:
-            token = Path(file).expanduser().read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the token in {file!r}: {error}") from error
-    if not token:
-        raise ConfigError(f"a worker needs the token of its host; set {_TOKEN} or pass --token-file")
-    return token
