@@ -43,7 +43,7 @@ def test_type_checkers_accept_programs_of_users_and_find_their_mistakes(checker:
 
 
 def test_options_of_requests_are_those_that_the_client_accepts() -> None:
-    assert get_type_hints(RequestOptions).keys() == {*_NAMED, *_TOP_FIELDS, *_GENERATION_FIELDS}
+    assert get_type_hints(RequestOptions).keys() == {"model", *_NAMED, *_TOP_FIELDS, *_GENERATION_FIELDS}
 
 
 def public_functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:

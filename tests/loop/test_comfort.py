@@ -243,7 +243,7 @@ def test_gemini_client_takes_toolboxes_and_specs() -> None:
     with LocalGemini(["a"]) as server, Client(api_key="k", base_url=server.url) as client:
         for tools in (toolbox.source("mine"), [toolbox.source("mine")], [divide.spec], OPENAI):
             assert client.generate_content("?", tools=tools).text == "a"
-        assert client.generate_content_with_auto_tools("?", [toolbox.source("mine")]).text == "a"
+        assert client.generate_content_with_auto_tools("?", tools=[toolbox.source("mine")]).text == "a"
         names = [
             [declared.name for declared in request.request.tools[0].function_declarations]
             for request in map(_conversation, server.requests)

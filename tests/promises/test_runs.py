@@ -56,7 +56,6 @@ def test_a_function_has_thirty_seconds() -> None:
         {"response": {"type": "objekt"}},
         {"parameters_json_schema": {"type": "objekt"}},
         {"description": "\n\t"},
-        {"behaviour": "BLOCKING"},
     ],
 )
 def test_a_declaration_that_an_api_would_reject_is_an_error(wrong: dict[str, Any]) -> None:

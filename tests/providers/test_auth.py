@@ -45,7 +45,7 @@ def fail(answer: Any, status: int, connection: dict[str, Any], *, stream: bool) 
         (400, {"error": {"code": 400, "message": f"bad key {SECRET}"}}),
         (502, f"<html>you sent Authorization: Bearer {SECRET}</html>".encode()),
         (200, {"error": {"code": 400, "message": f"bad key {SECRET}"}}),
-        (200, f"not JSON: {SECRET}".encode()),
+        (200, f"{{not JSON: {SECRET}".encode()),
     ],
     ids=["error", "page", "error inside", "text"],
 )

@@ -29,7 +29,7 @@ async def main() -> None:
         await client.generate_content("hi", temprature=0.5)  # type: ignore
     with Client("gemini-3.8-flash", vertex=True, project="p", transport=Transport(Timeouts(connect=1))) as plain:
         assert_type(plain.generate_content("hi", model="gemini-3.8-pro", tool_choice="auto").text, str)
-        plain.generate_content_with_auto_tools("hi", [add], turn_limit=3, limits=None)
+        plain.generate_content_with_auto_tools("hi", tools=[add], turn_limit=3, limits=None)
         plain.generate_content_with_auto_tools("hi", tools=[Toolbox().source()], limits={"max_turns": 3})
         plain.generate_content("hi", top_p="high")  # type: ignore
     Client(api_keys="x")  # type: ignore

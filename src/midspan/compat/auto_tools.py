@@ -83,12 +83,12 @@ def _shared_client() -> Client:
 
 def generate_content_with_auto_tools(contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
     """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
-    return _shared_client().generate_content_with_auto_tools(contents, tools, **request)
+    return _shared_client().generate_content_with_auto_tools(contents, tools=tools, **request)
 
 
 def stream_generate_with_auto_tools(contents: Contents, tools: Any = None, **request: Any) -> str:
     """Do the same in the background; return the id to subscribe to."""
-    return _shared_client().stream_generate_with_auto_tools(contents, tools, **request)
+    return _shared_client().stream_generate_with_auto_tools(contents, tools=tools, **request)
 
 
 def subscribe_stream(stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:

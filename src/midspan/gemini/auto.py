@@ -21,10 +21,9 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.output import requested_type
 from midspan.gemini.request import Contents, cache_name, encode_contents, request_fields
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.tools import ToolLike, read_tools
+from midspan.gemini.tools import ToolLike, read_tools, tool_list
 from midspan.gemini.types import describe
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
@@ -63,23 +62,17 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
-    limits = _limits(request)
+    limits = _limits(request.pop("turn_limit", None), request.pop("limits", None))
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
     if cache is not None:
-        provider = _WithCache(provider, cache_name(cache, "cached_content"))
+        provider = _WithCache(provider, cache_name(cache))
     fields = request_fields(capabilities, **request)
-    extra = msgspec.json.decode(b"{%b}" % fields.tail[1:])
-    tool_list = tools if isinstance(tools, list | tuple) else [] if tools is None else [tools]
-    agent = Agent(
-        provider,
-        Tools.executable(tool_list),
-        limits=limits,
-        settings=ModelSettings(extra=extra),
-        tool_choice=choice,
-    )
+    settings = ModelSettings(extra=msgspec.json.decode(b"{%b}" % fields.tail[1:]))
+    executable = Tools.executable(tool_list(tools))
+    agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history), requested_type(request)
+    return agent, _history(fields.first_content).append(*history), fields.form
 
 
 def _history(contents: bytes) -> History:
@@ -99,13 +92,12 @@ class _WithCache(WrapperProvider):
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
-def _limits(request: dict[str, Any]) -> Limits:
-    turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
-    if limits is None:
-        return Limits() if turns is None else Limits.of({"max_turns": turns})
-    if turns is not None:
+def _limits(turns: int | None, limits: Limits | dict[str, Any] | None) -> Limits:
+    if turns is None:
+        return Limits.of(limits or {})
+    if limits is not None:
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    return Limits.of(limits)
+    return Limits.of({"max_turns": turns})
 
 
 async def answer_chunks(stream: RunStream, form: Any) -> AsyncGenerator[GenerateContentResponse, None]:

@@ -3,16 +3,13 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import cached_property, lru_cache
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
-from midspan._types.specs import Limits
-from midspan._types.texts import check_text
 from midspan.errors import ConfigError, IncompleteResponseError
-from midspan.gemini.output import requested_type
 from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.gemini.tools import ToolLike
@@ -22,15 +19,14 @@ from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, 
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import Proto, dump, load
+from midspan.providers.gemini.proto import dump, load
 from midspan.providers.provider import ClosedOnExit
+from midspan.tools.function import Tool
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
     from midspan._loop.background_runs import BackgroundRuns, View
     from midspan.gemini.auto import AutoResponse
-
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class AsyncClient(ClosedOnExit):
@@ -45,31 +41,17 @@ class AsyncClient(ClosedOnExit):
         warn_if_retired(model)
         self.caches = AsyncCaches(self.api, self.resolve)
 
-    def __repr__(self) -> str:
-        api = getattr(self, "api", None)
-        address = origin_of(api.endpoint.base_url) if api is not None else "not connected"
-        return f"{type(self).__name__}({getattr(self, 'model', None)!r}, {address!r})"
-
-    async def generate_content(
-        self, contents: Contents, *, model: str | None = None, **options: Unpack[RequestOptions]
-    ) -> GenerateContentResponse:
+    async def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response."""
-        path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        path, capabilities, fields = self._request(options)
+        body = fields.body(contents, capabilities)
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
-        return GenerateContentResponse(answer, form=requested_type(options))
+        return GenerateContentResponse(answer, form=fields.form)
 
     def stream_generate_content(
-        self,
-        contents: Contents,
-        *,
-        model: str | None = None,
-        auto_execute_tools: bool = False,
-        turn_limit: int | None = None,
-        limits: Limits | dict[str, Any] | None = None,
-        **options: Unpack[RequestOptions],
+        self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
     ) -> AsyncResponseStream:
         """Send a request and return the chunks of the response.
 
@@ -79,28 +61,28 @@ class AsyncClient(ClosedOnExit):
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
 
-            auto = {"model": model, "turn_limit": turn_limit, "limits": limits, **options}
-            agent, history, form = prepare(self, contents, auto)
+            agent, history, form = prepare(self, contents, options)
             return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
-        path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
-        return AsyncResponseStream(self._stream(path, body, capabilities.api, requested_type(options)))
+        path, capabilities, fields = self._request(options)
+        return AsyncResponseStream(
+            self._stream(path, fields.body(contents, capabilities), capabilities.api, fields.form)
+        )
 
     async def _stream(
         self, path: str, body: bytes, api: Api, form: Any
     ) -> AsyncGenerator[GenerateContentResponse, None]:
-        pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api, form))
+        pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
         response = reader.response()
-        yield response
-        if response.answer.finish_reason is FinishReason.CUT:
+        yield GenerateContentResponse(response, form=form)
+        if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
     async def generate_content_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
+        self, contents: Contents, **options: Unpack[AutoOptions]
     ) -> "AutoResponse":
         """Send a request, execute the calls of the model and send the results until it gives its final answer.
 
@@ -109,16 +91,14 @@ class AsyncClient(ClosedOnExit):
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-        agent, history, form = prepare(self, contents, {"tools": tools, **request})
+        agent, history, form = prepare(self, contents, options)
         return AutoResponse(await agent.run(messages=history), form)
 
-    def stream_generate_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
-    ) -> str:
+    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
         from midspan.gemini.auto import prepare  # imports the loop
 
-        agent, history, _ = prepare(self, contents, {"tools": tools, **request})
+        agent, history, _ = prepare(self, contents, options)
         return self._runs.start(agent=agent, messages=history)
 
     async def subscribe_stream(
@@ -145,13 +125,11 @@ class AsyncClient(ClosedOnExit):
 
         return BackgroundRuns()
 
-    async def count_tokens(
-        self, contents: Contents, *, model: str | None = None, **options: Unpack[RequestOptions]
-    ) -> wire.CountTokensResponse:
+    async def count_tokens(self, contents: Contents, **options: Unpack[RequestOptions]) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
-        path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
-        if capabilities.api is Api.DEVELOPER and options:
+        path, capabilities, fields = self._request(options)
+        body = fields.body(contents, capabilities)
+        if capabilities.api is Api.DEVELOPER and options.keys() - {"model"}:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
 
@@ -159,13 +137,16 @@ class AsyncClient(ClosedOnExit):
         """Return all models, from all pages of the list."""
         return await list_models(self.api)
 
-    async def get_model(self, model: str | None = None) -> wire.Model:
-        return load(wire.Model, await self.api.call("GET", self.resolve(model)[0]))
-
     def resolve(self, model: str | None) -> tuple[str, Capabilities]:
         """Return the path of a model, and what it accepts."""
         name, endpoint = self.model if model is None else model, self.api.endpoint
         return endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
+
+    def _request(self, options: Mapping[str, Any]) -> tuple[str, Capabilities, RequestFields]:
+        """Return the path of the model, what it accepts, and the fields beside the contents."""
+        path, capabilities = self.resolve(options.get("model"))
+        others = {name: value for name, value in options.items() if name != "model"}
+        return path, capabilities, _fields(capabilities, others)
 
     async def aclose(self) -> None:
         if "_runs" in self.__dict__:
@@ -173,23 +154,16 @@ class AsyncClient(ClosedOnExit):
         await self.api.aclose()
 
 
-def _fields(capabilities: Capabilities, options: Mapping[str, Any]) -> RequestFields:
-    """Return the encoded fields beside the contents; in a loop they are the same for every request."""
-    items = [(name, tuple(value) if type(value) is list else value) for name, value in options.items()]
-    key = tuple((name, type(value), value) for name, value in items)  # the type, because True equals 1
-    try:
-        hash(key)
-        is_constant = all(_is_constant(value) for _, value in items)
-    except TypeError:  # for example, metadata of Annotated
-        is_constant = False
-    return _cached_fields(capabilities, key) if is_constant else request_fields(capabilities, **options)
+_CONSTANTS = (str, int, float, NoneType, FunctionType, type, Tool)
 
 
-def _is_constant(value: Any) -> bool:
-    """Whether a value cannot be changed in place; functions and types are not changed either."""
-    if type(value) is tuple:
-        return all(map(_is_constant, value))
-    return type(value) in _SCALARS or (callable(value) and not isinstance(value, Proto))
+def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestFields:
+    """Return the encoded fields beside the contents. In a loop they are the same for every request, and kept."""
+    key = tuple((name, type(value), tuple(value) if type(value) is list else value) for name, value in options.items())
+    for _, _, value in key:
+        if not all(isinstance(item, _CONSTANTS) for item in (value if type(value) is tuple else (value,))):
+            return request_fields(capabilities, **options)  # the caller may change such a value
+    return _cached_fields(capabilities, key)
 
 
 @lru_cache(maxsize=64)
@@ -206,46 +180,26 @@ class Client:
         self.aio = AsyncClient(model, **hidden)
         self.caches = Caches(self.aio.caches)
 
-    @property
-    def model(self) -> str:
-        return self.aio.model
-
-    def __repr__(self) -> str:
-        return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
-
-    def generate_content(
-        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
-    ) -> GenerateContentResponse:
+    def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response; see `AsyncClient.generate_content`."""
-        return run_blocking(self.aio.generate_content(contents, model=model, **request))
+        return run_blocking(self.aio.generate_content(contents, **options))
 
     def stream_generate_content(
-        self,
-        contents: Contents,
-        *,
-        model: str | None = None,
-        auto_execute_tools: bool = False,
-        turn_limit: int | None = None,
-        limits: Limits | dict[str, Any] | None = None,
-        **options: Unpack[RequestOptions],
+        self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
     ) -> ResponseStream:
         """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
-        auto = {"auto_execute_tools": auto_execute_tools, "turn_limit": turn_limit, "limits": limits}
-        return ResponseStream(self.aio.stream_generate_content(contents, model=model, **auto, **options))  # type: ignore[arg-type]
+        stream = self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
+        return ResponseStream(stream)
 
-    def generate_content_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
-    ) -> "AutoResponse":
+    def generate_content_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> "AutoResponse":
         """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
-        return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
+        return run_blocking(self.aio.generate_content_with_auto_tools(contents, **options))
 
-    def stream_generate_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
-    ) -> str:
+    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return the id to subscribe to."""
 
         async def start() -> str:
-            return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
+            return self.aio.stream_generate_with_auto_tools(contents, **options)
 
         return run_blocking(start())
 
@@ -260,16 +214,11 @@ class Client:
     def get_stream_status(self, stream_id: str) -> "RunStatus":
         return run_blocking(self.aio.get_stream_status(stream_id))
 
-    def count_tokens(
-        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
-    ) -> wire.CountTokensResponse:
-        return run_blocking(self.aio.count_tokens(contents, model=model, **request))
+    def count_tokens(self, contents: Contents, **options: Unpack[RequestOptions]) -> wire.CountTokensResponse:
+        return run_blocking(self.aio.count_tokens(contents, **options))
 
     def list_models(self) -> list[wire.Model]:
         return run_blocking(self.aio.list_models())
-
-    def get_model(self, model: str | None = None) -> wire.Model:
-        return run_blocking(self.aio.get_model(model))
 
     def close(self) -> None:
         run_blocking(self.aio.aclose())
@@ -303,8 +252,6 @@ class AsyncCaches:
         path, capabilities = self._resolve(model)
         if not capabilities.explicit_cache:
             raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
-        if display_name is not None:
-            check_text(display_name, "display_name")
         fields = request_fields(
             capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
         )
@@ -329,7 +276,7 @@ class AsyncCaches:
         await self._call("DELETE", name)
 
     async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
-        path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
+        path = self._api.endpoint.resource("cachedContents", cache_name(name))
         return await self._api.call(method, path + query, body)
 
 
@@ -340,6 +287,7 @@ class Caches:
         self._caches = caches
 
     def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
+        """Create a cache; see `AsyncCaches.create`."""
         return run_blocking(self._caches.create(contents, **cache))
 
     def get(self, name: str | wire.CachedContent) -> wire.CachedContent:

@@ -1,17 +1,16 @@
 """The options of a request, and its body, from whatever a caller passes: contents, system instruction, settings."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypedDict
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice
 from midspan.errors import ConfigError
-from midspan.gemini.output import output_fields
+from midspan.gemini.output import is_type, output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
-from midspan.gemini.types import describe, is_valid, read, set_fields, to_json
+from midspan.gemini.types import describe, read, set_fields
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
@@ -22,7 +21,7 @@ from midspan.providers.gemini.encode import (
     encode_messages,
     head_with,
 )
-from midspan.providers.gemini.proto import dump, from_plain, to_plain
+from midspan.providers.gemini.proto import dump, to_plain
 
 Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
@@ -30,13 +29,17 @@ _Object = Mapping[str, Any] | None
 
 _EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
-_TOP_FIELDS = {field.name for field in fields(wire.GenerateContentRequest)} - {"extra", "contents", "model", *_NAMED}
-_GENERATION_FIELDS = {field.name for field in fields(wire.GenerationConfig)} - {"extra"}
+_TOP_FIELDS = {*wire.GenerateContentRequest.__struct_fields__} - {"extra", "contents", "model", *_NAMED}
+_GENERATION_FIELDS = {*wire.GenerationConfig.__struct_fields__} - {"extra"}
 
 
-class _Options(TypedDict, total=False):
-    """Everything of a request beside its contents, its model and its tools."""
+class RequestOptions(TypedDict, total=False):
+    """Everything of a request beside its contents."""
 
+    model: str | None
+    """Default: the model of the client."""
+    tools: Any
+    """Functions, tools, declarations, toolboxes, built-in tools, dicts; one of them or a list."""
     system_instruction: Any
     tool_choice: ToolChoice | str | dict[str, Any] | None
     tool_config: wire.ToolConfig | _Object
@@ -79,17 +82,9 @@ class _Options(TypedDict, total=False):
     enable_affective_dialog: bool | None
 
 
-class RequestOptions(_Options, total=False):
-    """Everything of a request beside its contents and its model."""
-
-    tools: Any
-    """Functions, tools, declarations, toolboxes, built-in tools, dicts; one of them or a list."""
-
-
-class AutoOptions(_Options, total=False):
+class AutoOptions(RequestOptions, total=False):
     """The options of a request whose calls are executed."""
 
-    model: str | None
     turn_limit: int | None
     """The maximum number of requests, 10 by default."""
     limits: Limits | dict[str, Any] | None
@@ -100,6 +95,8 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
+    form: Any
+    """The Python type that the answer should be of; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
@@ -130,62 +127,57 @@ def request_fields(
     """Return the fields of a request. `settings` are fields of generationConfig (`temperature=…`) or of the request
     (`labels=…`, `safety_settings=…`).
     """
-    top = {name: settings.pop(name) for name in list(settings) if name in _TOP_FIELDS}
-    request = read(wire.GenerateContentRequest, {name: item for name, item in top.items() if item is not None}, "")
+    request = read(
+        wire.GenerateContentRequest, {name: settings.pop(name) for name in _TOP_FIELDS & settings.keys()}, ""
+    )
     declared = read_tools(tools)
     head = HEAD
     if cached_content is not None:  # which holds system instruction and tools; the API rejects both beside it
-        request = replace(request, cached_content=cache_name(cached_content, "cached_content"))
+        request = replace(request, cached_content=cache_name(cached_content))
     else:
         system = _read_system(system_instruction)
         if system is not None and not capabilities.system_instruction:
             head, system = head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation = _generation_config(generation_config, settings)
+    generation, form = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
         check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"")
+    return RequestFields(head, b"," + inner if inner else b"", form)
 
 
-def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
-    """Return the generation config; a setting that is passed by its own name replaces the one in `config`."""
+def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
+    """Return the generation config, and the type of the answer. A setting by its name replaces the one in `config`."""
     for name in settings:
         if name not in _GENERATION_FIELDS:
-            similar = get_close_matches(name, [*_GENERATION_FIELDS, *_TOP_FIELDS, *_NAMED], 1)
-            raise ConfigError(f"unknown setting {name!r}{f'; did you mean {similar[0]}?' if similar else ''}")
+            raise ConfigError(f"unknown setting {name!r}")
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
     merged |= output_fields(schema, json_schema, merged.get("response_mime_type"))
-    return read(wire.GenerationConfig, merged, "") if merged else None
+    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
+    return read(wire.GenerationConfig, merged, "") if merged else None, form
 
 
-def cache_name(cache: Any, where: str) -> str:
+def cache_name(cache: wire.CachedContent | str) -> str:
     """Return the name of a cache, which may be passed itself."""
     name = cache.name if isinstance(cache, wire.CachedContent) else cache
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(f"{where} cannot be {describe(cache)}; it is not a valid name in cachedContents")
+    if not name:
+        raise ConfigError("'' is not a valid name in cachedContents")
     return name
 
 
 def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
     """Return the contents as JSON, with commas between them."""
-    if isinstance(contents, bytes | bytearray | memoryview):
-        raise ConfigError("contents cannot be bytes; pass Part.from_bytes(data, mime_type)")
-    is_list = isinstance(contents, Sequence | History) and not isinstance(contents, str)
+    is_list = isinstance(contents, list | tuple | History)
     items = list(contents) if is_list else [contents]
-    if items == [""]:
-        return b""
     if items and all(isinstance(item, Message) for item in items):
         return b",".join(encode_messages(items, capabilities))
     if items and all(_is_part(item) for item in items):
-        items, is_list = [{"role": "user", "parts": items}], False  # parts in a row are one turn
+        items = [{"role": "user", "parts": items}]  # parts in a row are one turn
     encoded = [
-        encode_message(item, capabilities)
-        if isinstance(item, Message)
-        else _encode_content(item, f"contents[{at}]" if is_list else "contents")
+        encode_message(item, capabilities) if isinstance(item, Message) else _encode_content(item, f"contents[{at}]")
         for at, item in enumerate(items)
     ]
     return b",".join([content for content in encoded if content])
@@ -197,37 +189,27 @@ def _is_part(item: Any) -> bool:
 
 def _encode_content(item: Any, where: str) -> bytes:
     content = _read_content({"role": "user", "parts": [item]} if _is_part(item) else item, where)
-    if content.role != "model" and (not content.parts or any(part == type(part)() for part in content.parts)):
-        raise ConfigError(f"{where} is empty, or one of its parts is; {_EXPECTED}")
     return dump(content) if content.parts else b""  # the API rejects a content without parts
 
 
 def _read_content(item: Any, where: str) -> wire.Content:
     """Return a content, whose parts may be strings, or a single one without a list.
 
-    A content of the model may have unknown fields, and goes back unchanged.
+    A content of the model may have fields of unexpected types, and goes back unchanged.
     """
-    if isinstance(item, wire.Content) and item.role in (None, "user", "model") and is_valid(wire.Content, item):
-        return item
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be or contain {describe(item)}; {_EXPECTED}")
-    items = set_fields(wire.Content, item, where)
-    role, parts = items.get("role"), items.get("parts", [])
-    if role is not None:
-        items["role"] = role = _read_role(role, where)
+        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
+    fields = set_fields(wire.Content, item, where)
+    if (role := fields.get("role")) is not None:
+        if role not in ROLES:
+            raise ConfigError(
+                f"{where} has the role {role!r}; use 'user' or 'model', and system_instruction=… for a system prompt"
+            )
+        fields["role"] = ROLES[role]
+    parts = fields.get("parts", [])
     parts = parts if isinstance(parts, list | tuple) else [parts]
-    if invalid := [part for part in parts if not isinstance(part, str | wire.Part | Mapping)]:
-        raise ConfigError(f"{where} cannot be or contain {describe(invalid[0])}; {_EXPECTED}")
-    items["parts"] = [{"text": part} if isinstance(part, str) else part for part in parts]
-    return from_plain(wire.Content, to_json(items, where)) if role == "model" else read(wire.Content, items, where)
-
-
-def _read_role(role: Any, where: str) -> str:
-    if role in ("system", "developer"):
-        raise ConfigError(f"{where} has the role {role!r}; pass such text as system_instruction=…")
-    if not isinstance(role, str) or role not in ROLES:
-        raise ConfigError(f"{where} has the role {describe(role)}; use 'user' or 'model'")
-    return ROLES[role]
+    fields["parts"] = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return read(wire.Content, fields, where, strict=fields.get("role") != "model")
 
 
 def _read_system(system: Contents | None) -> wire.Content | None:

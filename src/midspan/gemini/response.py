@@ -108,12 +108,6 @@ class GenerateContentResponse:
     def usage_metadata(self) -> wire.UsageMetadata | None:
         return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
 
-    @property
-    def grounding_metadata(self) -> wire.GroundingMetadata | None:
-        """The sources of the answer, if Google searched for it."""
-        candidates = (candidate for chunk in reversed(self.chunks) for candidate in chunk.candidates or [])
-        return next((item.grounding_metadata for item in candidates if item.grounding_metadata is not None), None)
-
     @overload
     def parsed(self, form: type[T]) -> T: ...
 
@@ -145,9 +139,8 @@ def _with_args(content: wire.Content) -> wire.Content:
 class ChunkReader:
     """Reads the bytes of a stream: chunks as they arrive, and the whole response at the end."""
 
-    def __init__(self, api: Api, form: Any = Any) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._form = form
         self._framing = Framing()
         self._decoder = StreamDecoder(api)
 
@@ -161,7 +154,7 @@ class ChunkReader:
             except MalformedResponseError:
                 if not self._framing.is_stream:
                     raise
-        self._decoder.end()
+        list(self._decoder.end())
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
         texts: list[str] = []
@@ -184,9 +177,9 @@ class ChunkReader:
     def is_empty(self) -> bool:
         return self._decoder.is_empty
 
-    def response(self) -> GenerateContentResponse:
+    def response(self) -> ModelResponse:
         """Return the whole response."""
-        return GenerateContentResponse(self._decoder.response(), form=self._form)
+        return self._decoder.response()
 
 
 class AsyncResponseStream(ClosedOnExit):
@@ -198,7 +191,6 @@ class AsyncResponseStream(ClosedOnExit):
     def __init__(self, items: AsyncGenerator[GenerateContentResponse, None]) -> None:
         """`items` yields the chunks, and the whole response last."""
         self._items = items
-        self._is_taken = False
         self._response: GenerateContentResponse | None = None
 
     @property
@@ -208,9 +200,6 @@ class AsyncResponseStream(ClosedOnExit):
         return self._response
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        if self._is_taken:
-            raise ConfigError("a stream can be read only once; send the request again for another one")
-        self._is_taken = True
         async with aclosing(self._items):
             async for item in self._items:
                 if item.is_chunk:
@@ -219,7 +208,6 @@ class AsyncResponseStream(ClosedOnExit):
                     self._response = item
 
     async def aclose(self) -> None:
-        self._is_taken = True
         await self._items.aclose()
 
 

@@ -7,91 +7,81 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from midspan._schema.adapt import adapt_schema
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.output import adapt, is_type, parameters_schema, schema_field
-from midspan.gemini.types import FunctionDeclaration, describe, is_valid, read, set_fields, to_json
+from midspan.gemini.output import is_type, parameters_schema, schema_field
+from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import FUNCTION_NAME, Capabilities
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
-from midspan.providers.gemini.proto import Proto, from_plain
+from midspan.providers.gemini.proto import Proto, from_plain, to_plain
 from midspan.tools.execution import LocalTools
+from midspan.tools.function import tool_of
 from midspan.tools.toolbox import SessionTools, Toolbox
 
 ToolLike = Any
 """A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 
-_MAX_NAME_CHARS = 128  # as documented; the server decides about names of more than 64
+
+def tool_list(tools: ToolLike | Iterable[ToolLike] | None) -> list[ToolLike]:
+    """Return the tools that a caller passed: several, one or none."""
+    if isinstance(tools, list | tuple):
+        return list(tools)
+    return [] if tools is None else [tools]
 
 
 def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
     """Return each built-in tool as a tool, then all functions together as one tool."""
-    if tools is None:
-        tools = ()
-    elif not isinstance(tools, Iterable) or isinstance(tools, Mapping | str | type):
-        tools = (tools,)
     builtins: list[wire.Tool] = []
     functions: list[wire.FunctionDeclaration] = []
-    for at, item in enumerate(tools):
+    for at, item in enumerate(tool_list(tools)):
         tool = _read_tool(item, f"tools[{at}]")
         functions += tool.function_declarations or []
         tool = replace(tool, function_declarations=None)
         if tool != wire.Tool():
             builtins.append(tool)
-    _check_names([declaration.name for declaration in functions])
-    return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
-
-
-def _check_names(names: list[str | None]) -> None:
+    names = [function.name for function in functions]
     for name in names:
-        if not isinstance(name, str) or not FUNCTION_NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
-            raise ConfigError(
-                f"{describe(name)} is not a valid function name; use at most {_MAX_NAME_CHARS} ASCII letters, digits, "
-                "_ . : and -, not starting with a digit"
-            )
         if names.count(name) > 1:
             raise ConfigError(f"two functions are named {name!r}")
+    return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
 
 
 def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
     match tool:
         case wire.McpServer():
-            return wire.Tool(mcp_servers=[read(wire.McpServer, tool, where)])
+            return read(wire.Tool, {"mcp_servers": [tool]}, where)
         case wire.Builtin():
             builtin = tool.as_builtin()
-            return _read_whole_tool(wire.Tool(extra={builtin.name: builtin.config}), where)
+            return read(wire.Tool, {builtin.name: builtin.config}, where)
         case wire.Tool():
             return _read_whole_tool(tool, where)
-        case Mapping() if "name" not in tool and not isinstance(tool.get("function"), Mapping):
+        case Mapping() if "name" not in tool and "function" not in tool:
             return _read_whole_tool(tool, where)
-        case ToolSpec():
-            return wire.Tool(function_declarations=[_declaration_of(tool)])
         case Toolbox():
             return wire.Tool(function_declarations=[*map(_declaration_of, tool.list_tools())])
         case LocalTools() | SessionTools():
             return wire.Tool(function_declarations=[*map(_declaration_of, tool.listing.tools)])
-    if isinstance(tool, type) and issubclass(tool, Proto):
-        raise ConfigError(f"{where} is the class {tool.__name__}; pass an instance, {tool.__name__}()")
     return wire.Tool(function_declarations=[_read_function(tool, where)])
 
 
 def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
     """Return a tool with any of its fields; its functions may be given in any form."""
     fields = set_fields(wire.Tool, tool, where)
-    functions = fields.pop("function_declarations", [])
-    place = f"{where}.function_declarations"
-    if not isinstance(functions, list | tuple):
-        raise ConfigError(f"{place} cannot be {describe(functions)}; pass a list of FunctionDeclaration")
-    declarations = [_read_function(item, f"{place}[{at}]") for at, item in enumerate(functions)]
+    functions = fields.pop("function_declarations", ())
+    declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]
     return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
 
 
 def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
-    if isinstance(function, Mapping) and isinstance(function.get("function"), Mapping):
+    if isinstance(function, ToolSpec):
+        return _declaration_of(function)
+    if isinstance(function, Mapping) and "function" in function:
         return _declaration_of(ToolSpec.of(to_json(function, where)))
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
-    if callable(function) and not isinstance(function, Proto):
+    if callable(function) and not isinstance(function, Proto | type(Proto)):
         return declaration_of(function)
     raise ConfigError(
         f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
@@ -101,8 +91,6 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
-    if not callable(function):
-        raise ConfigError(f"{describe(function)} is not a function")
     try:
         return _cached_declaration(function)
     except TypeError:  # it may be unhashable
@@ -111,31 +99,25 @@ def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
 
 @lru_cache(maxsize=256)
 def _cached_declaration(function: Callable[..., Any]) -> FunctionDeclaration:
-    from midspan.tools.function import tool_of  # loaded with the first tool
-
     return _declaration_of(tool_of(function).spec)
 
 
 def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
-    adapted = adapt(spec.parameters or {}, arguments=True)
+    adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = UNSET if adapted.is_empty else adapted.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 
 
 def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
     """Return a declaration. Types, and schemas that say more than the API's own can, are sent as JSON Schema."""
-    if isinstance(declaration, wire.FunctionDeclaration) and is_valid(wire.FunctionDeclaration, declaration):
-        return declaration
     fields = set_fields(wire.FunctionDeclaration, declaration, where)
     for name in ("parameters", "response"):
         json_name = f"{name}_json_schema"
-        for place in (name, json_name):
-            if is_type(fields.get(place)):
-                fields[json_name] = parameters_schema(fields.pop(place), f"{where}.{place}")
-        if isinstance(fields.get(name), Mapping | wire.Schema):
-            fields |= schema_field(to_json(fields.pop(name), f"{where}.{name}"), f"{where}.{name}", name, json_name)
-        if not isinstance(fields.get(json_name, {}), Mapping):
-            raise ConfigError(f"{where}.{json_name} cannot be {describe(fields[json_name])}; pass a dict or a type")
+        schema = fields.pop(name, None)
+        if is_type(schema):
+            fields[json_name] = parameters_schema(schema)
+        elif schema is not None:
+            fields |= schema_field(schema, f"{where}.{name}", name, json_name)
     return read(wire.FunctionDeclaration, fields, where)
 
 
@@ -146,13 +128,8 @@ def read_tool_config(
     functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
     tool_choice = None if choice is None else ToolChoice.of(choice)
     fields = tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
-    message = from_plain(wire.ToolConfig, fields)
     if config is not None:
-        required = message
-        message = read(wire.ToolConfig, config, "tool_config")
-        if message.include_server_side_tool_invocations is None:
-            invocations = required.include_server_side_tool_invocations
-            message = replace(message, include_server_side_tool_invocations=invocations)
-        if tool_choice is not None:
-            message = replace(message, function_calling_config=required.function_calling_config)
-    return message if message != wire.ToolConfig() else None
+        mode = {} if tool_choice is None else {"functionCallingConfig": fields.get("functionCallingConfig")}
+        fields.pop("functionCallingConfig", None)
+        fields = {**fields, **to_plain(read(wire.ToolConfig, config, "tool_config")), **mode}
+    return from_plain(wire.ToolConfig, fields) if fields else None

@@ -23,14 +23,11 @@ def never_joined(_first: Message, _second: Message) -> bool:
     return False
 
 
-def join_turns(
-    messages: Sequence[Message], is_separate: Callable[[Message], bool] = lambda _: False
-) -> list[list[Message]]:
-    """Return the messages as turns: messages of the same role in a row are one turn, unless one `is_separate`."""
+def join_turns(messages: Sequence[Message], is_one_turn: Callable[[Message, Message], bool]) -> list[list[Message]]:
+    """Return the messages as turns; two messages in a row that are one turn stand together."""
     turns: list[list[Message]] = []
     for message in messages:
-        last = turns[-1][-1] if turns else None
-        if last is not None and last.role == message.role and not is_separate(last) and not is_separate(message):
+        if turns and is_one_turn(turns[-1][-1], message):
             turns[-1].append(message)
         else:
             turns.append([message])

@@ -3,8 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,11 +11,9 @@ from midspan import Agent, Limits, tool
 from midspan._types.exchange import ModelEvent, ModelRequest, PartStart, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text
-from midspan.errors import ConfigError, InvalidRequestError, NetworkError
-from midspan.gemini import Client
+from midspan.errors import ConfigError, InvalidRequestError
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
-from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.virtual_clock import VirtualClock
 
@@ -227,22 +223,6 @@ def test_cache_that_cannot_be_refreshed_is_deleted_and_replaced(server: Server) 
     assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
 
 
-def test_cache_created_while_its_provider_is_closed_is_deleted(server: Server) -> None:
-    async def main() -> None:
-        provider = Cached(Gemini(api_key="k", base_url=server.url))
-        loop = asyncio.get_running_loop()
-        closing: list[Future[None]] = []
-        server.on_create = lambda: closing.append(asyncio.run_coroutine_threadsafe(provider.aclose(), loop))
-        with suppress(NetworkError):  # the request after the cache may be cut by closing
-            await provider.generate(
-                ModelRequest(RequestConfig("gemini-3.8-flash", LONG), History([Message.user("go")]))
-            )
-        await asyncio.wrap_future(closing[0])
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))
-    assert server.methods() == ["POST", "DELETE"]
-
-
 def test_the_last_question_without_tools_goes_past_the_cache(server: Server) -> None:
     asker = agent(server)
     result = asker.run_sync("go", limits=Limits(max_turns=1, on_limit="answer"))
@@ -267,12 +247,6 @@ def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> N
 def test_an_invalid_ttl_is_an_error() -> None:
     with pytest.raises(ConfigError, match="ttl_seconds"):
         Cached(Gemini(api_key="k"), ttl_seconds=0)
-
-
-@pytest.mark.parametrize("wrong", [5, "gemini-3.8-flash", Client("gemini-3.8-flash", api_key="k")])
-def test_a_provider_without_caches_is_an_error_when_it_is_wrapped(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Cached\(Gemini\(model\)\)"):
-        Cached(wrong)
 
 
 def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:

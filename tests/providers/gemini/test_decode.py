@@ -226,11 +226,6 @@ def test_a_call_beside_text_is_a_call() -> None:
     assert decoded(answer({"text": "", "functionCall": {"name": "f"}})).message.calls[0].name == "f"
 
 
-def test_a_lone_part_without_its_list_is_a_part() -> None:
-    message = decode.message(b'{"role":"user","parts":{"text":"hi"}}')
-    assert message.text == "hi"
-
-
 def test_contents_in_snake_case_are_understood() -> None:
     model, user = decode.conversation(
         [
@@ -267,23 +262,16 @@ def test_a_byte_order_mark_is_ignored(prefix: bytes) -> None:
         assert whole[1].message.text == cut[1].message.text == "x"
 
 
-@pytest.mark.parametrize("text", [b"OK", b"upstream connect error", b"Service Unavailable: try later", b"5"])
-def test_text_that_is_not_a_stream_is_an_error_in_any_chunking(text: bytes) -> None:
+@pytest.mark.parametrize("text", [b"OK", b"<html><h1>Bad gateway</h1></html>", b"Service Unavailable: try later"])
+def test_text_that_is_not_a_stream_is_no_response_in_any_chunking(text: bytes) -> None:
     for pieces in ([text], [bytes([byte]) for byte in text]):
-        with pytest.raises(MalformedResponseError):
-            streamed(*pieces)
+        decoder = StreamDecoder()
+        assert [*(event for piece in pieces for event in decoder.feed(piece)), *decoder.end()] == []
+        assert decoder.is_empty  # which the client reports
 
 
 def test_an_empty_event_is_ignored() -> None:
     assert streamed(b"data:\n\n" + events(answer({"text": "x"})) + b"data: [DONE] \n\n")[1].message.text == "x"
-
-
-def test_documents_are_decoded_even_if_the_events_are_not_consumed() -> None:
-    stream = StreamDecoder()
-    stream.feed(events(answer({"text": "a"}, finish=None)))
-    stream.feed(events(answer({"text": "b"})))
-    stream.end()
-    assert stream.response().message.text == "ab"
 
 
 @pytest.mark.parametrize("half", [b'"\\ud83d"', b'"a\xff"'])
@@ -474,11 +462,6 @@ def test_an_error_instead_of_a_stream_is_raised() -> None:
     for body in (b'{"error":{"code":429,"message":"slow down"}}', b'[{"error":{"code":429,"message":"slow down"}}]'):
         with pytest.raises(RateLimitError, match="slow down"):
             streamed(body)
-
-
-def test_an_html_page_instead_of_a_stream_is_an_error() -> None:
-    with pytest.raises(MalformedResponseError, match="Bad gateway"):
-        streamed(b"<html><h1>Bad gateway</h1></html>")
 
 
 def test_invalid_json_within_a_stream_is_an_error() -> None:

@@ -274,8 +274,7 @@ def test_any_object_anywhere_in_a_content_goes_back_with_it(
     ).encode()
     if streamed:
         stream = StreamDecoder()
-        stream.feed(b"data: " + document + b"\r\n\r\n")
-        stream.end()
+        assert [*stream.feed(b"data: " + document + b"\r\n\r\n"), *stream.end()]
         response = stream.response()
     else:
         response = decode.response(document)

@@ -174,14 +174,6 @@ WHOLE = {
 }
 
 
-def test_streamed_arguments_in_a_plain_response_are_the_arguments() -> None:
-    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [WHOLE]}, "finishReason": "STOP"}]})
-    _, streamed = read(chunk(WHOLE, finish="STOP"))
-    for response in (decode.response(document.encode()), streamed):
-        [call] = response.message.calls
-        assert (call.name, call.arguments) == ("divide", {"by": 2, "what": 100})
-
-
 def test_an_incomplete_call_in_a_plain_response_is_not_a_call() -> None:
     document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [OPEN]}, "finishReason": "STOP"}]})
     assert decode.response(document.encode()).message.calls == ()
@@ -201,7 +193,7 @@ def test_a_chunk_shows_the_calls_that_it_completes_with_all_their_arguments() ->
     ]
     shown_calls = [[(call.name, call.args) for call in shown.function_calls] for shown in chunks]
     assert shown_calls == [[], [], [("book", {"city": "Oslo"})], [("divide", {"by": 2, "what": 100})]]
-    assert [call.name for call in reader.response().function_calls] == ["book", "divide"]
+    assert [call.name for call in reader.response().message.calls] == ["book", "divide"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +212,7 @@ def test_call_of_one_chunk_that_continues_is_not_a_call(call: dict[str, Any]) ->
     [seen] = reader.feed(chunk({"functionCall": call}))
     assert seen.function_calls == []
     assert list(reader.end()) == []
-    assert reader.response().function_calls == []
+    assert reader.response().message.calls == ()
 
 
 def test_string_that_continues_is_completed_by_the_next_chunk() -> None:

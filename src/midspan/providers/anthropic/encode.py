@@ -199,7 +199,7 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
     encoded: list[bytes] = []
     media: list[Blob] = []
     """Images that a model of another provider made: an assistant message cannot contain them."""
-    for turn in join_turns(messages, _is_separate):
+    for turn in join_turns(messages, _is_one_turn):
         if turn[0].role == "user":
             if media:
                 turn.append(Message("user", tuple(media)))
@@ -228,6 +228,10 @@ def _encode_turn(turn: list[Message]) -> bytes:
         return encode_json({"role": role, **fields, "content": blocks}) if blocks else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {turn[0].role} is not JSON serializable: {error}") from error
+
+
+def _is_one_turn(first: Message, second: Message) -> bool:
+    return is_same_role(first, second) and not _is_separate(first) and not _is_separate(second)
 
 
 def _is_separate(message: Message) -> bool:

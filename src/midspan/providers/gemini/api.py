@@ -13,7 +13,7 @@ from midspan._http.messages import check_base_url
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
-from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken, Hidden
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken, Hidden, HiddenArguments
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
 from midspan.providers.rest import Response, RestClient, retry_delay
 
@@ -57,9 +57,9 @@ class GeminiApi(RestClient):
 
 def duration(seconds: float) -> str:
     """Return the time to live of a cache as the API writes it."""
-    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
-        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {repr(seconds)[:80]}")
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    if not seconds > 0:
+        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {seconds}")
+    return f"{seconds:f}".rstrip("0").rstrip(".") + "s"
 
 
 def _response_error(response: Response, body: bytes) -> ProviderError:
@@ -89,26 +89,21 @@ class ConnectionOptions(TypedDict, total=False):
 
 def connect(options: Mapping[str, Any]) -> GeminiApi:
     """Return the API that the options (`ConnectionOptions`) and the environment describe. Nothing is sent yet."""
+    known = ConnectionOptions.__annotations__
     for name in options:
-        if name not in ConnectionOptions.__annotations__:
-            known = ", ".join(ConnectionOptions.__annotations__)
-            raise ConfigError(f"unknown argument {name!r}; known arguments of a connection: {known}")
-    vertex, token = options.get("vertex"), options.get("token")
-    if token is not None:
-        if not callable(token):
-            raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
-        if vertex is False:
-            raise ConfigError("token is for Vertex; pass api_key=… for the Developer API")
-        vertex = True
-    where = endpoint(vertex=vertex, **_chosen(options, "base_url", "version", "project", "location"))
-    key = options.get("api_key")
-    key = Hidden(key) if isinstance(key, str) else key  # so that no traceback shows it
+        if name not in known:
+            raise ConfigError(f"unknown argument {name!r}; known arguments of a connection: {', '.join(known)}")
+    values = HiddenArguments({**dict.fromkeys(known), **options})  # no traceback shows the key
+    token, vertex = values["token"], values["vertex"]
+    if token is not None and not callable(token):
+        raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
+    where = endpoint(
+        vertex=vertex if token is None else True,
+        **{name: values[name] for name in ("base_url", "version", "project", "location")},
+    )
+    key = None if values["api_key"] is None else Hidden(values["api_key"])
     auth = vertex_credentials(key, token) if where.api is Api.VERTEX else developer_credentials(key)
-    return GeminiApi(where, auth, **_chosen(options, "transport", "retry", "clock", "headers"))
-
-
-def _chosen(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: options.get(name) for name in names}
+    return GeminiApi(where, auth, **{name: values[name] for name in ("transport", "retry", "clock", "headers")})
 
 
 class Endpoint(Struct, frozen=True):
@@ -122,8 +117,6 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
-        if not isinstance(name, str):
-            raise ConfigError(f"a model name must be a string, got {type(name).__name__}")
         name = name.strip("/ ")
         if not name or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is not a valid model name")
@@ -143,7 +136,7 @@ class Endpoint(Struct, frozen=True):
         path = quote(self._within(collection))
         if name is None:
             return path
-        item = name.rsplit(f"{collection}/", 1)[-1].strip("/") if isinstance(name, str) else ""
+        item = name.rsplit(f"{collection}/", 1)[-1].strip("/")
         if not item or "/" in item or item in (".", ".."):
             raise ConfigError(f"{name!r} is not a valid name in {collection}")
         return f"{path}/{quote(item)}"
@@ -166,8 +159,6 @@ def endpoint(
     An empty argument is an error: if it counted as None, a key could be sent to an address that nobody meant.
     An empty variable counts as unset, because many tools can only clear a variable by setting it to nothing.
     """
-    if vertex not in (None, True, False):
-        raise ConfigError(f"vertex must be True or False, got {vertex!r}")
     on_vertex = wants_vertex(environment) if vertex is None else vertex
     if version is None:
         variable = environment.get("GOOGLE_GENAI_API_VERSION")
@@ -175,7 +166,7 @@ def endpoint(
     version = _path_segment("version", version)
     if not on_vertex:
         address = environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER_URL if base_url is None else base_url
-        return Endpoint(Api.DEVELOPER, address if address == _DEVELOPER_URL else check_base_url(address), version)
+        return Endpoint(Api.DEVELOPER, check_base_url(address), version)
     project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
     location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
     location = _path_segment("location", location)
@@ -200,7 +191,7 @@ def vertex_url(location: str) -> str:
 
 
 def _path_segment(what: str, value: str) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value):
+    if not re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value):
         raise ConfigError(f"{value!r} is not a valid {what}")
     return value
 
@@ -214,13 +205,7 @@ def developer_credentials(api_key: str | None) -> Auth:
     """Return the given key, or the one that the environment has when the first request is made."""
     if api_key is None:
         return EnvironmentKey("Gemini", dict.fromkeys(KEY_VARIABLES, (_KEY_HEADER, "")), page=_KEY_PAGE)
-    return _key(api_key)
-
-
-def _key(key: str) -> ApiKey:
-    if isinstance(key, str) and key.strip().startswith("auth_tokens/"):
-        raise CredentialsError("this is an ephemeral token, which only Live sessions accept; pass an API key")
-    return ApiKey(key, _KEY_HEADER)
+    return ApiKey(api_key, _KEY_HEADER)
 
 
 def vertex_credentials(
@@ -230,7 +215,7 @@ def vertex_credentials(
     if token is not None:
         return BearerToken(token)
     if api_key is not None:
-        return _key(api_key)
+        return ApiKey(api_key, _KEY_HEADER)
     project = environment.get("GOOGLE_CLOUD_QUOTA_PROJECT")
     return BearerToken(_google_auth_token(), more={"x-goog-user-project": project} if project else {})
 
@@ -247,9 +232,8 @@ def _google_auth_token() -> GiveToken:
             import google.auth.exceptions
             import google.auth.transport.requests
         except ImportError:
-            raise _no_vertex_credentials(
-                "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
-            ) from None
+            reason = "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
+            raise _no_vertex_credentials(reason) from None
         try:
             with lock:
                 if credentials is None:

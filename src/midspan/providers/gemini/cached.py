@@ -4,12 +4,9 @@ It is a provider around a provider, so nothing above it knows of caches. What ca
 prompt that is too small, a model without caches, a request that forbids calls.
 """
 
-import asyncio
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
 from contextlib import aclosing
 from math import inf
 
@@ -20,7 +17,7 @@ from msgspec.structs import replace
 from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.texts import CHARACTERS_PER_TOKEN
-from midspan.errors import ConfigError, InvalidRequestError, PermissionDeniedError, ProviderError
+from midspan.errors import InvalidRequestError, PermissionDeniedError, ProviderError
 from midspan.providers.gemini.api import duration
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -32,6 +29,7 @@ from midspan.providers.provider import WrapperProvider, ensure_aclose
 _log = logging.getLogger("midspan.providers.gemini")
 
 _MAX_CACHES = 32
+"""Caches cost money. The requests of further prompts are sent without one."""
 
 
 class _Cache(Struct):
@@ -41,8 +39,8 @@ class _Cache(Struct):
     """None while the cache is being created, and if the server did not create one."""
     refreshed_at: float = -inf
     """The time of the last attempt to create or refresh it."""
-    busy: "Future[None] | None" = None
-    """Done when the request that is creating or refreshing it has ended; other requests go on without waiting."""
+    is_busy: bool = False
+    """A request is creating or refreshing it; other requests go on without waiting."""
 
 
 class Cached(WrapperProvider):
@@ -51,17 +49,15 @@ class Cached(WrapperProvider):
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, min_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
-        if not isinstance(gemini, Gemini):
-            raise ConfigError(f"Cached needs a Gemini model, as in Cached(Gemini(model)), got {gemini!r:.80}")
         super().__init__(gemini)
         self._gemini = gemini
         self._ttl = ttl_seconds
         self._duration = duration(ttl_seconds)
-        self._minimum = min_tokens
+        self._min_chars = min_tokens * CHARACTERS_PER_TOKEN
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._caches: OrderedDict[bytes, _Cache] = OrderedDict()
-        """By the fields that they hold, the least recently used first."""
+        self._caches: dict[bytes, _Cache] = {}
+        """By the fields that they hold."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response; see `Provider`."""
@@ -76,12 +72,11 @@ class Cached(WrapperProvider):
         except (InvalidRequestError, PermissionDeniedError) as error:
             if has_output or cached is request:
                 raise
-            cause: ProviderError | None = error
+            cause = error
         async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
             async for event in events:
-                if cause is not None:  # the first event: the server accepts the request without the cache
+                if isinstance(event, ModelResponse):
                     await self._discard(cached, cause)
-                    cause = None
                 yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -130,33 +125,36 @@ class Cached(WrapperProvider):
         if config.tool_choice is not None and config.tool_choice.mode == "none":
             return None  # for one request, to get an answer; the mode is part of the cache
         fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
-        return fields if len(fields) >= self._minimum * CHARACTERS_PER_TOKEN else None
+        return fields if len(fields) >= self._min_chars else None
 
     async def _cache_for(self, fields: bytes) -> str | None:
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""
         now = self._clock.monotonic()
         with self._lock:
+            if len(self._caches) >= _MAX_CACHES and fields not in self._caches:
+                self._forget_expired(now)
+                if len(self._caches) >= _MAX_CACHES:
+                    return None
             cache = self._caches.setdefault(fields, _Cache())
-            if cache.busy is not None or now - cache.refreshed_at < self._ttl / 2:
+            if cache.is_busy or now - cache.refreshed_at < self._ttl / 2:
                 return cache.name
-            busy = cache.busy = Future()
-            is_expired = cache.name is None or now - cache.refreshed_at >= self._ttl
-            self._caches.move_to_end(fields)
+            cache.is_busy = True
         try:
+            is_expired = cache.name is None or now - cache.refreshed_at >= self._ttl
             cache.name = await self._create(fields) if is_expired else await self._refresh(cache.name, fields)
             cache.refreshed_at = now
         finally:
-            cache.busy = None
-            busy.set_result(None)
-        with self._lock:
-            # Too many caches: the least recently used one goes; and this one, if it was discarded or closed meanwhile.
-            unused = [] if self._caches.get(fields) is cache else [cache]
-            if len(self._caches) > _MAX_CACHES:
-                unused.append(self._caches.popitem(last=False)[1])
-        for old in unused:
-            await self._delete(old.name)
-            old.name = None
+            cache.is_busy = False
+        if self._caches.get(fields) is not cache:  # it was discarded meanwhile, or the provider closed
+            await self._delete(cache.name)
+            return None
         return cache.name
+
+    def _forget_expired(self, now: float) -> None:
+        """Forget the caches that the server has deleted, because nobody used them for the time that they live."""
+        expired = [key for key, cache in self._caches.items() if now - cache.refreshed_at >= self._ttl]
+        for fields in expired:
+            del self._caches[fields]
 
     async def _create(self, fields: bytes) -> str | None:
         """Return the name of a new cache; None if the server does not create one, which is not an error."""
@@ -190,13 +188,9 @@ class Cached(WrapperProvider):
             _log.info("the cache %s could not be deleted: %s", name, error)
 
     async def aclose(self) -> None:
-        """Delete the caches, those too that are being created, and close the model."""
+        """Delete the caches and close the model."""
         with self._lock:
-            pending = [cache.busy for cache in self._caches.values() if cache.busy is not None]
-        for busy in pending:
-            await asyncio.wrap_future(busy)
-        with self._lock:
-            caches, self._caches = list(self._caches.values()), OrderedDict()
+            caches, self._caches = list(self._caches.values()), {}
         for cache in caches:
             await self._delete(cache.name)
         await self._gemini.aclose()

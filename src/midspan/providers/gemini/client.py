@@ -17,7 +17,6 @@ from midspan._types.exchange import (
     ModelRequest,
     ModelResponse,
     RequestConfig,
-    Usage,
 )
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
@@ -39,8 +38,6 @@ _MAX_REQUESTS = 100
 class Gemini(ClosedOnExit):
     """A Gemini model, by the Developer API or by Vertex."""
 
-    _repr = "Gemini(not connected)"  # until the constructor is done; a traceback may show it earlier
-
     def __init__(
         self,
         model: str = DEFAULT_MODEL,
@@ -50,9 +47,9 @@ class Gemini(ClosedOnExit):
         **connection: "Unpack[ConnectionOptions]",
     ) -> None:
         """With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls."""
-        from midspan._http.messages import origin_of  # loaded with the first model, as the API is
-        from midspan.providers.gemini.api import connect
+        from midspan.providers.gemini.api import connect  # loaded with the first model
 
+        self._model = model
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
         self._interactions: Any = None
@@ -61,7 +58,6 @@ class Gemini(ClosedOnExit):
 
             api, self._interactions = None, interactions
             hidden["headers"] = {**interactions.HEADERS, **(hidden.get("headers") or {})}
-        self._model = model
         self.api = api or connect(hidden)
         endpoint = self.api.endpoint
         path = endpoint.model(model)
@@ -70,7 +66,6 @@ class Gemini(ClosedOnExit):
         self.profile = profile_of(self.capabilities)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
-        self._repr = f"Gemini({model!r}, {origin_of(endpoint.base_url)!r})"
 
     @property
     def model(self) -> str:
@@ -89,7 +84,7 @@ class Gemini(ClosedOnExit):
         return partial(response_and_token, api=self.capabilities.api)
 
     def __repr__(self) -> str:
-        return self._repr
+        return f"Gemini({self._model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
@@ -114,17 +109,15 @@ class Gemini(ClosedOnExit):
                             has_output = True
                             yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
             except ProviderError as error:
-                error.partial_response = long_decode.response()
+                error.partial_response = long_decode.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
                 request = fallback_request(request, error)
                 continue
-            long_decode.add(decoder.response(), decoder.continuation_token)
+            response = long_decode.add(decoder.response(), decoder.continuation_token)
             first_index = decoder.next_index
             if long_decode.next_token is None:
                 break
-        response = long_decode.response()
-        assert response is not None, "one was added"
         yield _with_citations(response) if request.config.has_builtins else response
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -143,17 +136,15 @@ class Gemini(ClosedOnExit):
                     "POST", self._generate_path, body, read=self._read, on_retry=request.on_retry
                 )
             except ProviderError as error:
-                error.partial_response = None if long_decode is None else long_decode.response()
+                error.partial_response = None if long_decode is None else long_decode.response
                 request = fallback_request(request, error)
                 continue
-            if long_decode is None:
-                if token is None:
-                    break
-                long_decode = LongDecode(request.budget)
-            long_decode.add(response, token)
+            if token is None and long_decode is None:
+                break
+            long_decode = long_decode or LongDecode(request.budget)
+            response = long_decode.add(response, token)
             token = long_decode.next_token
             if token is None:
-                response = long_decode.response() or response
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
@@ -184,55 +175,50 @@ class LongDecode:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._responses: list[ModelResponse] = []
-        self._tokens: list[str | None] = []
-
-    def add(self, response: ModelResponse, token: str | None) -> None:
-        self._responses.append(response)
-        self._tokens.append(token)
-
-    @property
-    def next_token(self) -> str | None:
+        self.response: ModelResponse | None = None
+        """All responses so far as one: all parts in one message, all tokens counted."""
+        self.next_token: str | None = None
         """The token to continue with; None if the response is complete, over budget, or makes no progress."""
-        if not self._responses or self._responses[-1].finish_reason is not FinishReason.CONTINUES:
-            return None
-        if len(self._responses) >= _MAX_REQUESTS or self._is_over_budget():
-            return None
-        is_stuck = len(self._tokens) > 1 and self._tokens[-2] == self._tokens[-1]
-        return None if is_stuck else self._tokens[-1]
 
-    def _is_over_budget(self) -> bool:
+    def add(self, response: ModelResponse, token: str | None) -> ModelResponse:
+        """Add the response to a request, and return the whole so far."""
+        is_stuck = token == self.next_token
+        self.response = response = response if self.response is None else _continued(self.response, response)
+        is_over = is_stuck or response.requests >= _MAX_REQUESTS or self._is_over_budget(response)
+        self.next_token = None if is_over or response.finish_reason is not FinishReason.CONTINUES else token
+        return response
+
+    def _is_over_budget(self, response: ModelResponse) -> bool:
         requests, tokens = self._budget.max_requests, self._budget.max_tokens
-        if requests is not None and len(self._responses) >= requests:
+        if requests is not None and response.requests >= requests:
             return True
-        return tokens is not None and sum(response.usage.total for response in self._responses) >= tokens
+        return tokens is not None and response.usage.total >= tokens
 
-    def response(self) -> ModelResponse | None:
-        """Return all responses so far as one: all parts in one message, all tokens counted."""
-        if len(self._responses) < 2:
-            return self._responses[0] if self._responses else None
-        last = self._responses[-1]
-        finish = last.finish_reason
-        if not last.message.parts and finish is FinishReason.END:
-            finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
-        return replace(
-            last,
-            message=self._message(),
-            finish_reason=finish,
-            usage=sum((response.usage for response in self._responses), Usage()),
-            raw=tuple(raw for response in self._responses for raw in response.raw),
-            requests=len(self._responses),
-        )
 
-    def _message(self) -> Message:
-        from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts
+def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
+    """Return a response and its continuation as one."""
+    finish = second.finish_reason
+    if not second.message.parts and finish is FinishReason.END:
+        finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
+    return replace(
+        second,
+        message=_joined(first.message, second.message),
+        finish_reason=finish,
+        usage=first.usage + second.usage,
+        raw=first.raw + second.raw,
+        requests=first.requests + 1,
+    )
 
-        messages = [response.message for response in self._responses if response.message.parts]
-        contents = [message.provider_data.raw for message in messages if message.provider_data is not None]
-        content: dict[str, Any] = {name: value for raw in contents for name, value in fields_of(raw).items()}
-        content["parts"] = [part for raw in contents for part in raw_parts(raw)]
-        parts = tuple(part for message in messages for part in message.parts)
-        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(content) if parts else b"")))
+
+def _joined(first: Message, second: Message) -> Message:
+    from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts
+
+    contents = [message.provider_data.raw for message in (first, second) if message.parts and message.provider_data]
+    if len(contents) < 2:
+        return first if first.parts else second
+    parts = [part for raw in contents for part in raw_parts(raw)]
+    content = {name: value for raw in contents for name, value in fields_of(raw).items()} | {"parts": parts}
+    return Message("model", first.parts + second.parts, ProviderData(ORIGIN, Raw(encode_json(content))))
 
 
 def _with_citations(response: ModelResponse) -> ModelResponse:
@@ -267,10 +253,8 @@ _UNSPECIFIC = "Request contains an invalid argument."
 """The server's message for many errors, this one among them."""
 
 
-class _SchemaFallback:
-    """The config to use instead of one that the server rejected; kept beside it, so that it is rejected once."""
-
-    config: RequestConfig | None = None
+_FALLBACK = "gemini schema fallback"
+"""Beside a config that the server rejected: the one to use instead, so that it is rejected once."""
 
 
 def apply_known_fallback(request: ModelRequest) -> ModelRequest:
@@ -278,8 +262,8 @@ def apply_known_fallback(request: ModelRequest) -> ModelRequest:
     choice = request.config.tool_choice
     if choice is None or not choice.strict:
         return request
-    known = request.config.derived(_SchemaFallback, _SchemaFallback).config
-    return request if known is None else replace(request, config=known)
+    known: list[RequestConfig] = request.config.derived(_FALLBACK, list)
+    return replace(request, config=known[0]) if known else request
 
 
 def fallback_request(request: ModelRequest, error: ProviderError) -> ModelRequest:
@@ -293,5 +277,6 @@ def fallback_request(request: ModelRequest, error: ProviderError) -> ModelReques
     _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
     looser = replace(config, tool_choice=ToolChoice("auto", parallel=choice.parallel))
     if _TOO_MANY_STATES in str(error):
-        config.derived(_SchemaFallback, _SchemaFallback).config = looser
+        known: list[RequestConfig] = config.derived(_FALLBACK, list)
+        known.append(looser)
     return replace(request, config=looser)

@@ -31,7 +31,6 @@ from midspan._types.parts import (
 from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
-from midspan.providers.gemini.partial_args import arguments_of
 from midspan.providers.gemini.proto import READ_ERRORS, dump, known_fields, load
 
 if TYPE_CHECKING:
@@ -205,10 +204,7 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     """
     if not raw or raw == _NULL:
         return NO_BYTES, "model", []
-    try:
-        content = _read_content(raw)
-    except READ_ERRORS:
-        content = _WireContent(raw_parts(raw))  # a single part without its list
+    content = _read_content(raw)
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
     parts = [read_part(part, is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
@@ -262,8 +258,9 @@ def to_part(part: "PlainPart | wire.Part", raw: Raw, make_id: MakeId) -> Part:
     data = ProviderData(ORIGIN, raw)
     call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
-        # A call that has not ended, or one of whose fields cannot be read, is not a call.
-        return _opaque(raw) if is_open(call) or _is_malformed(call) else _call_of(call, data, make_id)
+        # A call that comes in pieces, or one of whose fields cannot be read, is not a call.
+        is_call = not call.partial_args and not call.will_continue and not _is_malformed(call)
+        return _call_of(call, data, make_id) if is_call else _opaque(raw)
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
     if media is not None:
@@ -284,11 +281,6 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
 
 
-def is_open(call: "wire.FunctionCall") -> bool:
-    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
-
-
 def _is_malformed(call: "wire.FunctionCall") -> bool:
     return bool(call.extra) and not known_fields(type(call)).keys().isdisjoint(call.extra.keys() - {"args"})
 
@@ -297,7 +289,7 @@ def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> 
     """Return a call. If its arguments are not an object, it is executed only if they are the JSON text of one."""
     id, name, arguments = call.id or make_id(), call.name or "", call.args or call.extra.get("args") or {}
     if isinstance(arguments, dict):
-        return ToolCall(id, name, arguments_of(arguments, call.partial_args), None, None, data)
+        return ToolCall(id, name, arguments, None, None, data)
     text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
     try:
         return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), None, None, data)
@@ -387,9 +379,8 @@ def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part,
 
 
 def raw_parts(content: Raw) -> list[Raw]:
-    """Return the bytes of each part of a content; a single part may stand there without its list."""
-    parts = fields_of(content)["parts"]
-    return _items_of(parts) if bytes(parts)[:1] == b"[" else [parts]
+    """Return the bytes of each part of a content."""
+    return _items_of(fields_of(content)["parts"])
 
 
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:

@@ -18,6 +18,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
+from midspan.providers.encoding import join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, part_of, raw_parts
 from midspan.providers.gemini.proto import READ_ERRORS
@@ -47,19 +48,9 @@ def body_of(history: History, head: bytes, tail: bytes, capabilities: Capabiliti
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
     if any(map(_is_one_turn, messages, messages[1:])):
-        return [content for turn in _turns(messages) if (content := _encode_turn(turn, capabilities))]
+        turns = join_turns(messages, _is_one_turn)
+        return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
     return [content for message in messages if (content := encode_message(message, capabilities))]
-
-
-def _turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """Return the messages, those that Gemini wants as one turn together."""
-    turns: list[list[Message]] = []
-    for message in messages:
-        if turns and _is_one_turn(turns[-1][-1], message):
-            turns[-1].append(message)
-        else:
-            turns.append([message])
-    return turns
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -275,16 +266,9 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": tool.name}
     if tool.description:
         declaration["description"] = tool.description
-    # A function without parameters leaves the schema out; an object without properties is rejected by some versions.
-    if tool.parameters and not _is_empty_schema(tool.parameters):
+    if tool.parameters:
         declaration["parametersJsonSchema"] = tool.parameters
     return declaration
-
-
-def _is_empty_schema(schema: dict[str, Any]) -> bool:
-    # `additionalProperties: true` is a parameter: the function takes arguments of any name.
-    present = {name for name, value in schema.items() if value not in ({}, [], None) and value is not False}
-    return present <= {"type", "title", "description", "$schema", "$id"}
 
 
 def tool_config_fields(

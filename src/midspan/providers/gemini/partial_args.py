@@ -14,8 +14,6 @@ _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _MAX_DEPTH = 64
-_MAX_GAP = 100
-"""Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
 
 class PartialArguments:
@@ -48,20 +46,11 @@ class PartialArguments:
         return self._arguments
 
 
-def arguments_of(arguments: dict[str, Any], pieces: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Return the arguments of a call that came whole, even if in pieces."""
-    if not pieces:
-        return arguments
-    partial = PartialArguments()
-    partial.add(arguments, pieces)
-    return partial.merged()
-
-
 def _parse_path(path: str) -> Path:
     """Return the steps of a path such as `$.ops[0].name`; none if it cannot be read."""
     steps: list[str | int] = []
     position = 1
-    while (step := _STEP.match(path, position)) and len(steps) <= _MAX_DEPTH:
+    while step := _STEP.match(path, position):
         name, index, single, double = step.groups()
         quoted = single if single is not None else double
         steps.append(int(index) if index else name or _ESCAPE.sub(_unescape, quoted or ""))
@@ -99,6 +88,6 @@ def _get(tree: Any, step: str | int) -> Any:
 def _set(tree: Any, step: str | int, value: Any) -> None:
     if isinstance(tree, dict):
         tree[str(step)] = value
-    elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
+    elif isinstance(step, int):
         tree.extend([None] * (step + 1 - len(tree)))
         tree[step] = value

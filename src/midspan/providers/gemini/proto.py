@@ -46,31 +46,36 @@ def load(form: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
         raise MalformedResponseError(f"not the JSON of a {form.__name__}: {error}") from error
 
 
-def from_plain(form: type[AnyProto], plain: dict[str, Any]) -> AnyProto:
-    """Return the message of these dicts and lists, in either casing."""
+def from_plain(form: type[AnyProto], plain: dict[str, Any], *, strict: bool = False) -> AnyProto:
+    """Return the message of these dicts and lists, in either casing.
+
+    A value of a wrong type is kept in `extra`, where it can be sent back; with `strict` it is a ValidationError.
+    """
     known, values, extra = known_fields(form), {}, {}
     for name, value in plain.items():
+        field = known.get(name)
+        if field is None or field.attribute in values:  # unknown, or there in both casings
+            extra[name] = value
+            continue
         try:
-            attribute = known[name].attribute
-            if attribute in values:
-                extra[name] = value  # it is there in both casings
-            else:
-                values[attribute] = _convert(value, known[name])
-        except (KeyError, msgspec.ValidationError, RecursionError):
+            values[field.attribute] = _convert(value, field, strict)
+        except (msgspec.ValidationError, RecursionError) as error:
+            if strict:
+                raise msgspec.ValidationError(f"{field.attribute}: {error}") from error
             extra[name] = value
     return form(**values, extra=extra)
 
 
-def _convert(value: Any, field: "Field") -> Any:
+def _convert(value: Any, field: "Field", strict: bool) -> Any:
     message = field.message
     if message is None or value is None:
         return msgspec.convert(value, field.hint)
     if field.container is list:
-        return [from_plain(message, item) for item in msgspec.convert(value, list[dict[str, Any]])]
+        return [from_plain(message, item, strict=strict) for item in msgspec.convert(value, list[dict[str, Any]])]
     if field.container is dict:
         items = msgspec.convert(value, dict[str, dict[str, Any]])
-        return {name: from_plain(message, item) for name, item in items.items()}
-    return from_plain(message, msgspec.convert(value, dict[str, Any]))
+        return {name: from_plain(message, item, strict=strict) for name, item in items.items()}
+    return from_plain(message, msgspec.convert(value, dict[str, Any]), strict=strict)
 
 
 def dump(message: Proto) -> bytes:
@@ -78,6 +83,11 @@ def dump(message: Proto) -> bytes:
     data = _encoder.encode(message)
     # Messages with extra fields are rare; looking for the key is cheaper than walking every message.
     return _encoder.encode(to_plain(message)) if _EXTRA_KEY in data else data
+
+
+def has_extra(message: Proto) -> bool:
+    """Whether the message, or one within it, has fields that are not known."""
+    return _EXTRA_KEY in _encoder.encode(message)
 
 
 def to_plain(value: Any) -> Any:

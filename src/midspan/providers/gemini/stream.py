@@ -3,8 +3,7 @@
 Above is the client, which feeds the bytes; below is `decode`, which says what a document means.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,7 @@ from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError, ProviderError
+from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
@@ -29,7 +28,6 @@ from midspan.providers.gemini.decode import (
     Tokens,
     encode_json,
     fields_of,
-    is_open,
     linked,
     no_candidate,
     part_of,
@@ -67,14 +65,16 @@ class _Delta(Struct, rename="camel", gc=False):
     error: None = None
 
 
+_Entry = tuple[Part, Raw | bytes]
+"""A part with its bytes as `Raw`; a delta with its document as `bytes`, which holds no other part."""
 _read_delta = msgspec.json.Decoder(_Delta).decode
 
 
 class StreamDecoder:
     """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
 
-    An error that the server sends within the stream is raised after the events before it. The accumulator numbers the
-    events. Beside it this class keeps the bytes of each part, so that the message can go back as the server sent it.
+    The accumulator numbers the events. Beside it this class keeps the bytes of each part, so that the message can go
+    back as the server sent it.
     """
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
@@ -86,39 +86,29 @@ class StreamDecoder:
         self._contents: list[Raw] = []
         """The contents that have parts, without those of deltas."""
         self._has_deltas = False
-        self._parts: list[tuple[Part, Raw | bytes] | None] = []
-        """All parts in order. None stands for a call that is still open. Each has its bytes as `Raw`, or as `bytes` the
-        document of a delta, which holds no other part."""
-        self._calls: list[tuple[int, int, ToolCall]] = []
-        """The complete calls: place in `_parts`, index of the events, value."""
+        self._parts: list[_Entry | None] = []
+        """All parts in order. None stands for a call that is still open."""
         self._open: _OpenCall | None = None
         self._chunk = Chunk()
         self._candidate = Candidate()
 
-    def feed(self, piece: bytes) -> Iterable[PartEvent]:
-        """Return the events that a piece completes. It is read at once, whether or not the caller takes them."""
-        return self._add_all(self._framing.feed(piece))
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        """Yield the events that a piece completes."""
+        for document in self._framing.feed(piece):
+            yield from self.add(document)
 
-    def end(self) -> Iterable[PartEvent]:
-        """End the stream. A call that is still open is complete only if the model finished with `STOP`."""
-        events = self._add_all(self._framing.end(), may_be_cut=self._framing.is_stream)
-        if not isinstance(events, list):
-            return events
-        events += self._accumulator.end_current()
+    def end(self) -> Iterator[PartEvent]:
+        """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
+        for document in self._framing.end():
+            try:
+                yield from self.add(document)
+            except MalformedResponseError:
+                # If the last document of a stream was cut, it has no finish reason, and the response says so.
+                if not self._framing.is_stream:
+                    raise
+        yield from self._accumulator.end_current()
         if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
-            events += self._close_call()
-        return events
-
-    def _add_all(self, documents: list[bytes], *, may_be_cut: bool = False) -> Iterable[PartEvent]:
-        events: list[PartEvent] = []
-        try:
-            for document in documents:
-                events += self.add(document)
-        except ProviderError as error:
-            # If the last document of a stream was cut, it has no finish reason, and the response says so.
-            if not may_be_cut or not isinstance(error, MalformedResponseError):
-                return _then_raise(events, error)
-        return events
+            yield from self._close_call()
 
     @property
     def is_empty(self) -> bool:
@@ -192,20 +182,14 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        for place, index, known in self._calls:
-            if _is_same_call(value, known):
-                return events + self._replace_call(place, index, value, raw)
-        events += self._accumulator.add_part(value)
-        self._calls.append((len(self._parts), events[-1].index, value))
+        for place, entry in enumerate(self._parts):
+            if entry is not None and _is_same_call(value, entry[0]):
+                # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
+                if value.provider_data is not None:
+                    self._parts[place] = (value, raw)
+                return events
         self._parts.append((value, raw))
-        return events
-
-    def _replace_call(self, place: int, index: int, call: ToolCall, raw: Raw) -> list[PartEvent]:
-        """A chunk came twice. The server wants back the call that has more to it, which is the signed one."""
-        if call.provider_data is None:
-            return []
-        self._parts[place] = (call, raw)
-        return [self._accumulator.add(PartEnd(index, call))]
+        return events + self._accumulator.add_part(value)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
@@ -215,7 +199,7 @@ class StreamDecoder:
             self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
-        return events if is_open(call) else events + self._close_call()
+        return events if _is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
@@ -224,8 +208,6 @@ class StreamDecoder:
         self._open = None
         value = part_of(raw, self._make_id)
         self._parts[place] = (value, raw)
-        if isinstance(value, ToolCall):
-            self._calls.append((place, index, value))
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -272,27 +254,31 @@ class _OpenCall:
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
 
 
-def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
-    yield from events
-    raise error
+def _is_open(call: "wire.FunctionCall") -> bool:
+    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
-def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
+def _is_same_call(call: ToolCall, other: Part) -> bool:
     """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
-    if (call.id, call.name) != (other.id, other.name):
+    if not isinstance(other, ToolCall) or (call.id, call.name) != (other.id, other.name):
         return False
     return encode_json(call.arguments) == encode_json(other.arguments)
 
 
-def _joined(entries: list[tuple[Part, Raw | bytes]]) -> Iterator[tuple[Part, Raw | bytes]]:
-    """Yield the parts with their bytes: adjacent deltas of text, which only the stream had cut, joined to one."""
-    for kind, group in groupby(entries, key=lambda entry: _delta_kind(entry[0])):
-        parts = [entry for entry in group if kind is None or entry[0].text]  # type: ignore[union-attr]  # of a delta
-        if kind is not None and len(parts) > 1:
-            text = "".join([part.text for part, _ in parts])  # type: ignore[union-attr]
-            yield kind(text), encode_json({"text": text, "thought": True} if kind is Thought else {"text": text})
+def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
+    """Yield the parts: adjacent deltas of text, which only the stream had cut, joined to one."""
+    for part_type, group in groupby(entries, key=lambda entry: _delta_type(entry[0])):
+        if part_type is None:
+            yield from group
             continue
-        for part, raw in parts:
+        deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
+        if len(deltas) > 1:
+            text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
+            fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
+            yield part_type(text), encode_json(fields)
+        elif deltas:
+            part, raw = deltas[0]
             yield part, raw if isinstance(raw, Raw) else _only_part(raw)
 
 
@@ -302,30 +288,26 @@ def _only_part(document: bytes) -> Raw:
     return read_content(candidate.content)[2][0][1]
 
 
-def _delta_kind(part: Part) -> type[Text] | type[Thought] | None:
-    """The kind of a text that can be joined with its neighbours; None for all other parts."""
+def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
+    """The type of a text that can be joined with its neighbours; None for all other parts."""
     return type(part) if isinstance(part, Text | Thought) and part.provider_data is None else None
 
 
-_WHITE_SPACE = b" \t\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FIELD = re.compile(rb"[\w-]{0,20}:")
-"""How a stream of events begins: `data:`, `event:`, a comment, or an unknown field."""
-_UNDECIDED = re.compile(rb"[\w-]{0,20}")
-"""What may become such a field when more of it arrives."""
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+"""White space and the bytes of a byte order mark."""
 
 
 class Framing:
     """Cuts the bytes of a response into its JSON documents.
 
-    A stream is server-sent events; a plain response is one document, or one JSON array of documents. The first bytes
-    decide which, not the request: gateways answer as they please.
+    A stream is server-sent events; a plain response is one document, or one JSON array of documents. The first byte
+    decides which, not the request: gateways answer as they please.
     """
 
     def __init__(self) -> None:
         self._parser: EventStream | None = None
-        self._pieces: list[bytes] = []
-        self._is_undecided = True
+        self._document: list[bytes] = []
+        """The pieces of a plain response."""
 
     @property
     def is_stream(self) -> bool:
@@ -334,27 +316,26 @@ class Framing:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the documents that a piece completes."""
-        if self._is_undecided:
-            piece = b"".join([*self._pieces, piece]).removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITE_SPACE)
-            self._pieces = [piece]
-            if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
+        if self._parser is None and not self._document:
+            piece = piece.lstrip(_BLANK)
+            if not piece:
                 return []
-            self._is_undecided = False
-            if _FIELD.match(piece):
+            if not piece.startswith((b"{", b"[")):
                 self._parser = EventStream()
-        elif self._parser is None:
-            self._pieces.append(piece)
-        return [] if self._parser is None else _documents(self._parser.feed(piece))
+        if self._parser is not None:
+            return _documents(self._parser.feed(piece))
+        self._document.append(piece)
+        return []
 
     def end(self) -> list[bytes]:
         """Return the document that was not closed, which may be cut anywhere."""
         if self._parser is not None:
             return _documents(self._parser.end())
-        document = b"".join(self._pieces)
+        document = b"".join(self._document)
         if document.startswith(b"["):
             with suppress(msgspec.DecodeError):  # it is cut
                 return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
-        return [] if self._is_undecided and b"data:".startswith(document) else [document]
+        return [document] if document else []
 
 
 def _documents(events: list[Event]) -> list[bytes]:

@@ -213,11 +213,6 @@ class McpServer(Proto, frozen=True):
     streamable_http_transport: StreamableHttpTransport | None = None
 
 
-class EnterpriseWebSearch(Builtin, frozen=True):
-    exclude_domains: list[str] | None = None
-    blocking_confidence: Word | None = None
-
-
 class Tool(Proto, frozen=True):
     function_declarations: list[FunctionDeclaration] | None = None
     google_search: GoogleSearch | None = None
@@ -229,7 +224,7 @@ class Tool(Proto, frozen=True):
     computer_use: ComputerUse | None = None
     mcp_servers: list[McpServer] | None = None
     retrieval: dict[str, Any] | None = None
-    enterprise_web_search: EnterpriseWebSearch | None = None
+    enterprise_web_search: dict[str, Any] | None = None
     parallel_ai_search: dict[str, Any] | None = None
     exa_ai_search: dict[str, Any] | None = None
 
@@ -315,15 +310,10 @@ class GenerateContentRequest(Proto, frozen=True):
     generation_output_config: dict[str, Any] | None = None
 
 
-class CountTokensRequest(Proto, frozen=True):
+class CountTokensRequest(GenerateContentRequest, frozen=True):
     """The Developer API wraps the request to be counted; Vertex takes its fields themselves."""
 
     generate_content_request: GenerateContentRequest | None = None
-    model: str | None = None
-    contents: list[Content] | None = None
-    system_instruction: Content | None = None
-    tools: list[Tool] | None = None
-    generation_config: GenerationConfig | None = None
 
 
 # What a server sends
@@ -384,32 +374,13 @@ class GroundingChunk(Proto, frozen=True):
     maps: GroundingSource | None = None
 
 
-class Segment(Proto, frozen=True):
-    part_index: int | None = None
-    start_index: int | None = None
-    end_index: int | None = None
-    text: str | None = None
-
-
-class GroundingSupport(Proto, frozen=True):
-    segment: Segment | None = None
-    grounding_chunk_indices: list[int] | None = None
-    confidence_scores: list[Number] | None = None
-    rendered_parts: list[int] | None = None
-
-
-class SearchEntryPoint(Proto, frozen=True):
-    rendered_content: str | None = None
-    sdk_blob: str | None = None
-
-
 class GroundingMetadata(Proto, frozen=True):
     web_search_queries: list[str] | None = None
     image_search_queries: list[str] | None = None
     retrieval_queries: list[str] | None = None
-    search_entry_point: SearchEntryPoint | None = None
+    search_entry_point: dict[str, Any] | None = None
     grounding_chunks: list[GroundingChunk] | None = None
-    grounding_supports: list[GroundingSupport] | None = None
+    grounding_supports: list[dict[str, Any]] | None = None
     retrieval_metadata: dict[str, Any] | None = None
     google_maps_widget_context_token: str | None = None
     source_flagging_uris: list[dict[str, Any]] | None = None
