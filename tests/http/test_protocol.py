@@ -117,6 +117,12 @@ def test_deflate_is_read_with_and_without_the_zlib_header(wbits: int) -> None:
     assert asyncio.run(body_of(sends(response(packed, "200 OK", "Content-Encoding: deflate")))) == b"abc" * 1000
 
 
+@pytest.mark.parametrize("framing", [b"gzip", b"gzip, chunked"])
+def test_unsupported_framing_is_an_error(framing: bytes) -> None:
+    with pytest.raises(NetworkError, match=r"its Transfer-Encoding is gzip.*, which is not supported"):
+        asyncio.run(body_of(sends(OK + b"Transfer-Encoding: " + framing + b"\r\n\r\n")))
+
+
 @pytest.mark.parametrize("filler", [b"X: " + b"a" * 2**16, b"X: y\r\n" * 2**13])
 def test_endless_trailers_are_an_error(filler: bytes) -> None:
     async def endless(exchange: Exchange) -> None:

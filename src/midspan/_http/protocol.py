@@ -346,7 +346,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._status = status
         self._head = head = received[:end]
         self._keep_alive = self._parser.should_keep_alive()
-        if head.lower().find(b"\r\ncontent-encoding:") >= 0:  # `in` is slower: it tries to read an integer first
+        names = head.lower()
+        # `find`, because `in` is slower: it tries to read an integer first.
+        if names.find(b"\r\ntransfer-encoding:") >= 0:
+            framing = (find_header(head, "transfer-encoding") or "").lower()
+            if framing != "chunked":
+                raise HttpParserError(f"its Transfer-Encoding is {framing}, which is not supported")
+        if names.find(b"\r\ncontent-encoding:") >= 0:
             coding = (find_header(head, "content-encoding") or "").lower()
             if coding in ("gzip", "deflate"):
                 self._decoder = Decoder(coding)

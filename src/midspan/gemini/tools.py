@@ -13,7 +13,7 @@ from midspan.errors import ConfigError
 from midspan.gemini.output import is_type, parameters_schema, schema_field
 from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Capabilities
+from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain, to_plain
 from midspan.tools.execution import LocalTools
@@ -43,6 +43,8 @@ def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
             builtins.append(tool)
     names = [function.name for function in functions]
     for name in names:
+        if not FUNCTION_NAME.fullmatch(name or ""):
+            raise ConfigError(f"{name!r} is not a valid function name; use ASCII letters, digits, _ . : and -")
         if names.count(name) > 1:
             raise ConfigError(f"two functions are named {name!r}")
     return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
