@@ -660,4 +660,4 @@ def test_prompt_mode_describes_the_tools_in_the_prompt(home: Path) -> None:
         )  # fmt: skip
         assert (ended.code, ended.out) == (0, "Twelve.\n")
         assert "tools" not in record.seen[0].body
-        assert "TOOL_CALL:" in json.dumps(record.seen[0].body["systemInstruction"])
+        assert "TOOL_CALL[" in json.dumps(record.seen[0].body["systemInstruction"])

@@ -83,7 +83,7 @@ def test_damaged_log_is_an_error_only_for_conversations(tmp_path: Path, named: b
     assert (ended.code, bool(ended.out)) == (code, not named)
     assert "Traceback" not in ended.err
     assert ("this is not logged" in ended.err) is not named
-    assert f"{log_file(tmp_path)} is not an SQLite database" in ended.err
+    assert f"cannot use {log_file(tmp_path)} as a journal: file is not a database" in ended.err
     chat = midspan("chat", "-m", "offline", *session, home=tmp_path, stdin="What is 2 + 2?")
     assert (chat.code, bool(chat.out)) == (code, not named)
     assert log_file(tmp_path).read_text().startswith("this is not a database")
@@ -94,9 +94,8 @@ def test_doctor_reports_a_damaged_log(tmp_path: Path) -> None:
     log_file(tmp_path).write_text("this is not a database, " * 100)
     doctor = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
     assert doctor.code == 1
-    assert any(
-        "runs.db is not an SQLite database" in line for line in doctor.out.splitlines() if line.startswith("problem")
-    )
+    problems = [line for line in doctor.out.splitlines() if line.startswith("problem")]
+    assert any("runs.db as a journal: file is not a database" in line for line in problems)
     assert "get_weather" in doctor.out, "the last check"
 
 

@@ -66,7 +66,7 @@ class EventStream:
         self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
-        if b"\n" not in piece:
+        if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
             self._partial_line.append(piece)
             return []
         *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")

@@ -102,7 +102,7 @@ def file_part(file: PathLike[str]) -> Part:
         is_regular = S_ISREG(path.stat().st_mode)  # a pipe or a device may never end
         data = path.read_bytes() if is_regular else b""
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the file {str(path)!r} cannot be read: {error}") from error
+        raise ConfigError(f"the file {str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
     if not is_regular:
         raise ConfigError(f"{str(path)!r} is not a regular file")
     media_type = mimetypes.guess_type(path.name)[0]
