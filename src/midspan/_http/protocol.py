@@ -346,18 +346,19 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._status = status
         self._head = head = received[:end]
         self._keep_alive = self._parser.should_keep_alive()
-        names = head.lower()
-        # `find`, because `in` is slower: it tries to read an integer first.
-        if names.find(b"\r\ntransfer-encoding:") >= 0:
-            framing = (find_header(head, "transfer-encoding") or "").lower()
-            if framing != "chunked":
-                raise HttpParserError(f"its Transfer-Encoding is {framing}, which is not supported")
-        if names.find(b"\r\ncontent-encoding:") >= 0:
-            coding = (find_header(head, "content-encoding") or "").lower()
-            if coding in ("gzip", "deflate"):
-                self._decoder = Decoder(coding)
-            elif any(compression in coding for compression in _COMPRESSIONS):
-                raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
+        if head.lower().find(b"-encoding:") >= 0:  # `in` is slower: it tries to read an integer first
+            self._read_encodings(head)
+
+    def _read_encodings(self, head: bytes) -> None:
+        """Prepare to decode the body."""
+        framing = (find_header(head, "transfer-encoding") or "chunked").lower()
+        if framing != "chunked":
+            raise HttpParserError(f"its Transfer-Encoding is {framing}, which is not supported")
+        coding = (find_header(head, "content-encoding") or "").lower()
+        if coding in ("gzip", "deflate"):
+            self._decoder = Decoder(coding)
+        elif any(compression in coding for compression in _COMPRESSIONS):
+            raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
 
     def on_message_complete(self) -> None:
         if self._status:  # otherwise it was an interim response

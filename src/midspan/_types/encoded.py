@@ -51,7 +51,7 @@ def join_body(
 _lock = Lock()
 
 
-class _Encoded(Struct, frozen=True):
+class _Encoded(Struct, frozen=True, gc=False):
     """The start of a request, with the messages of a history.
 
     Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such

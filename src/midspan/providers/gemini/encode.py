@@ -94,8 +94,9 @@ def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessa
         return sent
     try:
         parts = _encode_parts(message, capabilities)
-        fields: dict[str, Any] = fields_of(sent) if sent else {"role": message.role}
-        return encode_json({**fields, "parts": parts}) if parts else b""
+        if not parts:
+            return b""
+        return encode_json({**fields_of(sent), "parts": parts} if sent else {"role": message.role, "parts": parts})
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
 
