@@ -231,3 +231,41 @@ def test_cancellation_while_connecting_to_a_proxy_shows_no_password(monkeypatch:
             assert SECRET not in everything_shown(caught.value)
 
     run(main())
+
+
+def test_closing_the_transport_ends_a_pending_connection() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer, on_connection=misbehaving.stall_before_head) as server:
+            transport = Transport(Timeouts(connect=BOUND))
+            request = asyncio.create_task(transport.send(post(server.url.replace("http:", "https:"))))
+            await server.until(lambda: server.accepted == 1)
+            await transport.aclose()
+            with pytest.raises(NetworkError, match="the client was closed"):
+                await request
+
+    run(main())
+
+
+def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server:
+            transport = Transport(PATIENT, max_connections=1)
+            requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
+            await server.until(lambda: bool(server.requests))
+            await transport.aclose()
+            ended = await asyncio.gather(*requests, return_exceptions=True)
+            assert all(isinstance(error, NetworkError) and "the client was closed" in str(error) for error in ended)
+            assert len(server.requests) == 1
+
+    run(main())
+
+
+def test_framing_headers_of_the_caller_are_ignored() -> None:
+    async def main() -> None:
+        headers = {"Transfer-Encoding": "chunked", "content-length": "7"}
+        async with Server(misbehaving.echo) as server, Transport(PATIENT) as transport:
+            answer = await transport.send(HttpRequest("POST", server.url, headers, b"body"))
+            assert answer.body == b"body"
+            assert b"transfer-encoding" not in server.requests[0].head.lower()
+
+    run(main())

@@ -35,13 +35,16 @@ class Pool:
     guard: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
         self.process = os.getpid()
+        self.slots = None if max_connections is None else asyncio.Semaphore(max_connections)
+        """One slot for each request that may be sent or whose response may be read at the same time."""
         self._loop = asyncio.get_running_loop()
         self._max_body_bytes = max_body_bytes
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
         self._idle: dict[object, list[HttpProtocol]] = {}
         self._connections: set[HttpProtocol] = set()
+        self._connecting: set[asyncio.Timeout] = set()
         self._read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
@@ -88,6 +91,8 @@ class Pool:
     def drop(self) -> None:
         """Fail all pending requests and close all connections without waiting."""
         self._is_closed = True
+        for timeout in self._connecting:
+            timeout.reschedule(0)
         for connection in tuple(self._connections):
             if connection.is_pending:
                 connection.fail(_closed_error(connection.origin))
@@ -108,11 +113,17 @@ class Pool:
     ) -> HttpProtocol:
         connection = HttpProtocol(idle, self._read_buffer, self._max_body_bytes, self._connections.discard)
         connect, total = timeouts.connect or NEVER, timeouts.total or NEVER
+        timeout = asyncio.timeout_at(started + min(connect, total))
         try:
-            async with asyncio.timeout_at(started + min(connect, total)):
+            async with timeout:
+                self._connecting.add(timeout)
                 await self._open(route, connection)
         except TimeoutError:
+            if self._is_closed:
+                raise _closed_error(route.origin) from None
             raise timed_out("connect" if connect <= total else "total", timeouts, route.origin) from None
+        finally:
+            self._connecting.discard(timeout)
         if self._is_closed:
             connection.transport.abort()
             raise _closed_error(route.origin)

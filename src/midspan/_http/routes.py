@@ -18,6 +18,8 @@ from midspan._version import VERSION
 from midspan.errors import ConfigError
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_FRAMING_HEADERS = ("content-length", "transfer-encoding")
+"""Headers that describe the length of the body, which only the transport knows."""
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
 
@@ -77,6 +79,7 @@ class Route:
         return f"CONNECT {self._host_and_port} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
 
     def _encode(self, headers: Mapping[str, str]) -> bytes:
+        headers = {name: value for name, value in headers.items() if name.lower() not in _FRAMING_HEADERS}
         names = {name.lower() for name in headers}
         defaults = {name: value for name, value in self._defaults.items() if name.lower() not in names}
         lines = [f"{name}: {value}" for name, value in {**headers, **defaults}.items()]

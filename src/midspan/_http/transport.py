@@ -8,9 +8,9 @@ response is a response. A request without a complete response raises an error.
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
 
@@ -24,20 +24,32 @@ __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 class Transport:
     """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can fill the
-    memory.
+    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
+    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
+    fill the memory.
     """
 
-    def __init__(self, timeouts: Timeouts | None = None, *, max_body_bytes: int = 256 * 2**20) -> None:
+    def __init__(
+        self,
+        timeouts: Timeouts | None = None,
+        *,
+        max_connections: int | None = None,
+        max_body_bytes: int = 256 * 2**20,
+    ) -> None:
         self._timeouts = timeouts or Timeouts()
+        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
         self._pools: _Pools = {}
         weakref.finalize(self, _drop_all, self._pools)
 
-    def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> Coroutine[Any, Any, HttpResponse]:
+    async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
+        # A coroutine, because its frame keeps the transport, and with it the pool, until the response is there.
         pool = self._pools.get(asyncio.get_running_loop()) or self.pool()
-        return pool.send(request, timeouts or self._timeouts)
+        if pool.slots is None:
+            return await pool.send(request, timeouts or self._timeouts)
+        async with pool.slots:
+            return await pool.send(request, timeouts or self._timeouts)
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
@@ -61,7 +73,7 @@ class Transport:
             from midspan._http.pool import Pool
 
             _forget_closed_loops(self._pools)
-            pool = self._pools[loop] = Pool(self._max_body_bytes)
+            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             _run_without_waiting(anext(pool.guard))
         return pool
@@ -90,9 +102,21 @@ class HttpStream:
         return find_header(self.head, name)
 
     async def __aenter__(self) -> Self:
-        response = await self._transport.pool().send(self._request, self._timeouts, self)
+        pool = self._transport.pool()
+        self._slots = pool.slots
+        if self._slots is not None:
+            await self._slots.acquire()
+        try:
+            response = await pool.send(self._request, self._timeouts, self)
+        except BaseException:
+            self._release_slot()
+            raise
         self.status, self.head = response.status, response.head
         return self
+
+    def _release_slot(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
 
     def __aiter__(self) -> Self:
         return self
@@ -105,6 +129,7 @@ class HttpStream:
         return b"".join([piece async for piece in self])
 
     async def __aexit__(self, *_: object) -> None:
+        self._release_slot()
         self.connection.release()
         del self.connection  # its next response belongs to another request
 

@@ -22,6 +22,7 @@ __all__ = ["weather_tool"]
 _DEFAULT_URL = "https://wttr.in"
 _URL_VARIABLE = "MIDSPAN_WEATHER_URL"
 _MAX_BODY_BYTES = 2**20
+_MAX_CONNECTIONS = 16
 _GRACE_SECONDS = 10.0
 """The tool's own timeout is longer by this, so that the model gets our error and not that of a tool that hangs."""
 _HEADERS = {"Accept": "application/json", "User-Agent": f"midspan/{VERSION}"}
@@ -67,7 +68,7 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
     except ConfigError as error:
         raise ConfigError(f"weather_tool, url=… or {_URL_VARIABLE}: {error}") from error
     timeouts = Timeouts(connect=timeout, first_byte=timeout, between_bytes=timeout, total=timeout)
-    transport = Transport(timeouts, max_body_bytes=_MAX_BODY_BYTES)
+    transport = Transport(timeouts, max_connections=_MAX_CONNECTIONS, max_body_bytes=_MAX_BODY_BYTES)
 
     parameters, response = (files(__package__).joinpath(f"{name}.json").read_bytes() for name in _SCHEMAS)
 
