@@ -20,6 +20,8 @@ from midspan.errors import ConfigError
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
+_FRAMING_HEADERS = ("content-length", "transfer-encoding")
+"""They depend on the body; those of a caller, who may pass on the headers of another request, are left out."""
 
 
 class Address(NamedTuple):
@@ -77,9 +79,10 @@ class Route:
         return f"CONNECT {self._host_and_port} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
 
     def _encode(self, headers: Mapping[str, str]) -> bytes:
-        names = {name.lower() for name in headers}
+        given = {name: value for name, value in headers.items() if name.lower() not in _FRAMING_HEADERS}
+        names = {name.lower() for name in given}
         defaults = {name: value for name, value in self._defaults.items() if name.lower() not in names}
-        lines = [f"{name}: {value}" for name, value in {**headers, **defaults}.items()]
+        lines = [f"{name}: {value}" for name, value in {**given, **defaults}.items()]
         try:
             encoded = "".join([self._line, *(f"{line}\r\n" for line in lines)]).encode()
         except UnicodeEncodeError:
