@@ -106,7 +106,7 @@ async def _read_line() -> str:
     try:
         loop.add_reader(sys.stdin.fileno(), readable.set)
     except NotImplementedError:  # Windows
-        line = await asyncio.to_thread(sys.stdin.readline)
+        line: str = await asyncio.to_thread(sys.stdin.readline)
     else:
         try:
             await readable.wait()
