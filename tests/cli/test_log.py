@@ -1,5 +1,6 @@
 """What the terminal keeps: the log of runs, and keys."""
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -7,9 +8,13 @@ import stat
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from midspan._cli.log import LogEntry
+from midspan._types.events import RunStart, TurnStart
+from midspan.errors import JournalError, RunElsewhereError
 from tests.bounds import BOUND
 from tests.cli.terminal import conversation, midspan, started
 from tests.gemini.recorder import recorder
@@ -216,3 +221,24 @@ def test_emulator_shows_the_requests_it_gets(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=BOUND)
+
+
+def test_run_goes_on_if_an_append_fails_after_one_that_was_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    class Log:
+        journal: Any
+
+        async def append(self, _run: str, length: int, *_: object, **_more: object) -> int:
+            if length == 0:
+                return 1
+            raise RunElsewhereError("r", length, 2) if length == 1 else JournalError("the disk is full")
+
+    async def main() -> None:
+        log: Any = Log()
+        log.journal = log
+        entry = LogEntry(log, "", 0)
+        await entry.add(RunStart("r", "m", ()))
+        for turn in (1, 2):
+            await entry.add(TurnStart(turn))
+
+    asyncio.run(main())
+    assert capsys.readouterr().err == "midspan: this is not logged: the disk is full\n"

@@ -817,3 +817,10 @@ def test_a_server_with_a_list_of_models_has_no_others() -> None:
         assert ask(server.url, HI, "mine").status == 200
         assert ask(server.url, HI, NEW).status == 404
         assert [item["name"] for item in send(server.url, "GET", "/v1beta/models").json["models"]] == ["models/mine"]
+
+
+def test_tokens_are_counted_of_known_fields_only(echo: LocalGemini) -> None:
+    path = VERTEX.format(NEW, "countTokens")
+    assert send(echo.url, "POST", path, {**HI, "systemInstruction": user("Be brief.")}).status == 200
+    rejected = send(echo.url, "POST", path, {**HI, "toolConfig": {}})
+    assert (rejected.status, 'Unknown name "toolConfig"' in rejected.message) == (400, True)

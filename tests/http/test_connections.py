@@ -219,6 +219,17 @@ def test_blocked_loop_does_not_time_out_a_stream_whose_data_has_arrived() -> Non
     run(main())
 
 
+def test_framing_headers_of_the_caller_are_ignored() -> None:
+    async def main() -> None:
+        headers = {"Transfer-Encoding": "chunked", "content-length": "7"}
+        async with Server(misbehaving.echo) as server, Transport(PATIENT) as transport:
+            answer = await transport.send(HttpRequest("POST", server.url, headers, b"body"))
+            assert answer.body == b"body"
+            assert b"transfer-encoding" not in server.requests[0].head.lower()
+
+    run(main())
+
+
 def test_cancellation_while_connecting_to_a_proxy_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as proxy, Transport(PATIENT) as transport:
@@ -256,16 +267,5 @@ def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -
             ended = await asyncio.gather(*requests, return_exceptions=True)
             assert all(isinstance(error, NetworkError) and "the client was closed" in str(error) for error in ended)
             assert len(server.requests) == 1
-
-    run(main())
-
-
-def test_framing_headers_of_the_caller_are_ignored() -> None:
-    async def main() -> None:
-        headers = {"Transfer-Encoding": "chunked", "content-length": "7"}
-        async with Server(misbehaving.echo) as server, Transport(PATIENT) as transport:
-            answer = await transport.send(HttpRequest("POST", server.url, headers, b"body"))
-            assert answer.body == b"body"
-            assert b"transfer-encoding" not in server.requests[0].head.lower()
 
     run(main())

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -614,7 +615,7 @@ def end_from_another_loop(ending: str) -> None:
     loop.run_until_complete(begin())
 
     async def too_early() -> None:
-        with pytest.raises(ConfigError, match="another event loop; cancel it there"):
+        with pytest.raises(ConfigError, match="is not running"):
             await runs.cancel("a")
 
     run(too_early())
@@ -626,6 +627,46 @@ def end_from_another_loop(ending: str) -> None:
         await runs.aclose()
         async with BackgroundRuns(agent(), journal) as others:
             assert (await others.status("a")).elsewhere
+
+    run(main())
+
+
+def test_subscribers_result_and_cancel_may_be_in_other_event_loops() -> None:
+    ready, ended = threading.Event(), threading.Event()
+    runs = BackgroundRuns(hanging())
+
+    async def drive() -> None:
+        runs.start("go", run_id="a")
+        ready.set()
+        await asyncio.to_thread(ended.wait, BOUND)
+
+    async def main() -> None:
+        watcher = asyncio.create_task(taken(runs, "a"))
+        result = asyncio.create_task(runs.result("a"))
+        await asyncio.sleep(0)
+        assert await runs.cancel("a")
+        assert isinstance((await watcher)[-1][1], RunEnd)
+        with pytest.raises(RunError, match="cancelled"):
+            await result
+        await runs.aclose()
+
+    thread = threading.Thread(target=lambda: run(drive()))
+    thread.start()
+    try:
+        assert ready.wait(BOUND)
+        run(main())
+    finally:
+        ended.set()
+        thread.join(BOUND)
+
+
+@pytest.mark.parametrize("view", ["all", "final"])
+def test_negative_event_number_is_an_error(view: str) -> None:
+    async def main() -> None:
+        async with BackgroundRuns(agent()) as runs:
+            id = runs.start("go")
+            with pytest.raises(ConfigError, match="numbered from 0"):
+                await taken(runs, id, from_event=-1, view=view)
 
     run(main())
 

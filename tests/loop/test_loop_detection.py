@@ -98,6 +98,21 @@ def test_read_only_calls_do_not_reset_the_count_of_others() -> None:
     assert notebook.runs["look"] == 5 + 6  # after the second refusal the tools are withdrawn
 
 
+def test_integers_written_as_floats_are_the_same_call() -> None:
+    runs: list[int] = []
+
+    def show(page: int) -> str:
+        """Show a page."""
+        runs.append(page)
+        return "empty"
+
+    pages = [{"page": 1}, {"page": 1.0}] * 4
+    provider = ScriptedProvider([*(ToolCall(str(n), "show", page) for n, page in enumerate(pages)), "done"])
+    result = Agent(provider, tools=[show]).run_sync("go")
+    assert runs == [1] * 5
+    assert result.text == "done"
+
+
 @DECLARED
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_read_in_the_same_turn_as_a_write_runs(declared: bool, order: str) -> None:

@@ -281,6 +281,11 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
             {"prefixItems": [{}], "unevaluatedItems": False},
             'expected no other items, got ["a", 1]',
         ),
+        (
+            ["a"],
+            {"contains": {"type": "integer"}},
+            'has too few or too many items that fit {"type": "integer"}, got ["a"]',
+        ),
     ],
 )
 def test_each_problem_is_one_line(value: Any, schema: Schema, words: str) -> None:

@@ -84,6 +84,12 @@ def test_wrappers_can_be_nested() -> None:
     assert call(source, "fs_read").value == "x"
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_time_limit_must_be_a_positive_number(seconds: float) -> None:
+    with pytest.raises(ConfigError, match=f"must be a positive number of seconds, got {seconds!r}"):
+        TimeLimited(FILES, seconds)
+
+
 def test_wrappers_take_functions() -> None:
     assert names(Prefixed([read, write], "fs_")) == ["fs_read", "fs_write"]
     assert call(Filtered(read, {"read"}), "read").value == "x"

@@ -131,14 +131,16 @@ class LogEntry:
             event = replace(event, messages=event.messages[self._earlier_messages :])
         self._summary = self._summary.after(event)
         try:
-            self._length = await self._append(self._journal, to_json(event), self._length)
-        except RunElsewhereError as error:  # an append that was cancelled may have been stored
-            self._length = await self._append(self._journal, to_json(event), error.found)
+            try:
+                self._length = await self._append(self._journal, event, self._length)
+            except RunElsewhereError as error:  # an append that was cancelled may have been stored
+                self._length = await self._append(self._journal, event, error.found)
         except JournalError as error:
             self._journal = None
             print_line(f"this is not logged: {error}")
 
-    async def _append(self, journal: SqliteJournal, data: bytes, length: int) -> int:
+    async def _append(self, journal: SqliteJournal, event: RunEvent, length: int) -> int:
+        data = to_json(event)
         return await journal.append(self._run_id, length, [data], session=self._session, summary=self._summary)
 
     async def end(self, error: BaseException | None) -> None:

@@ -103,12 +103,16 @@ def _write(text: str) -> None:
 async def _read_line() -> str:
     """Read a line without blocking the event loop, so that Ctrl-C cancels the run. Raises EOFError at the end."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), readable.set)
     try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
-    line = sys.stdin.readline()
+        loop.add_reader(sys.stdin.fileno(), readable.set)
+    except NotImplementedError:  # Windows
+        line: str = await asyncio.to_thread(sys.stdin.readline)
+    else:
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+        line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line

@@ -177,13 +177,26 @@ class BackgroundRun:
         if message is not None:
             self._cancel_reason = message
         loop = self.task.get_loop()
+        if self.is_over or loop.is_closed():
+            self._set_over()
+            return
         if loop is asyncio.get_running_loop():
             self._request_cancel()
-            await asyncio.wait([self.task])
-        elif self.is_over or loop.is_closed():
-            self._set_over()
+        elif loop.is_running():
+            loop.call_soon_threadsafe(self._request_cancel)
         else:
-            raise ConfigError(f"run {self.id!r} was started in another event loop; cancel it there")
+            raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait, in any event loop, until the run has ended and everything is stored."""
+        if self.task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self.task])
+            return
+        while not self.is_over:
+            with self._waiters.waiting(self.id) as woken:
+                if not self.is_over:
+                    await woken
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:

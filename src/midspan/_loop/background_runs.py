@@ -96,6 +96,8 @@ class BackgroundRuns(ClosedOnExit):
         """
         if view not in ("all", "final"):
             raise ConfigError(f"unknown view {view!r}; known views: all, final")
+        if from_event < 0:
+            raise ConfigError(f"events are numbered from 0, got {from_event}")
         events = self._events(run_id, from_event if view == "all" else 0, silence_timeout)
         chosen: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
         async with aclosing(chosen):
@@ -125,7 +127,7 @@ class BackgroundRuns(ClosedOnExit):
                 "events with subscribe"
             )
         if not run.is_over:
-            await asyncio.wait([run.task])
+            await run.wait()
         return run.result()
 
     async def cancel(self, run_id: str, message: str | None = None) -> bool:
@@ -164,7 +166,7 @@ class BackgroundRuns(ClosedOnExit):
     async def aclose(self, *, message: str | None = None) -> None:
         """Cancel the runs and wait until they are stored. `message` is stored as the reason."""
         self._closed = True
-        await close_all([self._cancel(run, message) for run in self._running.values()])
+        await close_all([self._cancel(run, message) for run in tuple(self._running.values())])
         if self._owns_journal:
             await self._journal.aclose()
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -126,8 +127,17 @@ def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:
 
 
 def _canonical(value: Any) -> bytes:
-    """Encode a value so that equal JSON gives equal bytes."""
+    """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
     try:
-        return encode_sorted(value)
+        encoded = encode_sorted(value)
+        return encode_sorted(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
     except NOT_JSON:  # only a faulty provider sends it
         return repr(value).encode("utf-8", "backslashreplace")
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value

@@ -115,6 +115,9 @@ def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
     elif keyword == "propertyNames":
         reasons = " and ".join(problem.message for problem in format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
+    elif keyword == "contains":  # and its two limits; the error does not say which
+        wanted = quoted(_parent(error, tree).schema.get(keyword))
+        yield Problem(steps, f"has too few or too many items that fit {wanted}, got {quoted(error.instance)}")
     elif keyword == "falseSchema":
         yield Problem(steps, "is not allowed here")
     else:

@@ -240,6 +240,8 @@ class TimeLimited(WrapperSource):
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
+        if not timeout > 0:  # nor is it NaN, which would break the timers of the event loop
+            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
         self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:

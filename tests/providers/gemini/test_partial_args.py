@@ -219,3 +219,11 @@ def test_string_that_continues_is_completed_by_the_next_chunk() -> None:
     start = {"name": "book", "partialArgs": [{"jsonPath": "$.a", "stringValue": "Bos", "willContinue": True}]}
     parts, _ = read(chunk({"functionCall": start}), chunk(piece("$.a", stringValue="ton", more=False), finish="STOP"))
     assert parts == [ToolCall("midspan_1", "book", {"a": "Boston"})]
+
+
+def test_path_that_skips_many_items_uses_no_memory() -> None:
+    far = piece("$.rows" + "[999999]" * 60, numberValue=1)
+    parts, _ = read(
+        chunk(OPEN), chunk(far), chunk(piece("$.n", numberValue=3)), chunk({"functionCall": {}}, finish="STOP")
+    )
+    assert parts == [ToolCall("midspan_1", "book", {"rows": [], "n": 3})]

@@ -1,5 +1,6 @@
 """Gemini as a family of models: how they are named, chosen, listed and checked."""
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # The functions import what they need: registering the family costs nothing.
 
 _GENERATE = "generateContent"
+_CHECK_TIMEOUT = 5.0
 
 
 def _make(model: str = DEFAULT_MODEL) -> "Gemini":
@@ -60,15 +62,22 @@ async def _check() -> Sequence[HealthCheck]:
     from midspan._http.messages import origin_of
     from midspan._http.retry import RetryPolicy
     from midspan.providers.gemini.api import endpoint, keys_in
+    from midspan.providers.rest import can_connect
 
-    if not _is_configured(os.environ):
-        return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")]
     keys = keys_in(os.environ)
     state = HealthCheck("ok", f"found a key in {' and in '.join(keys)}" if keys else "the environment selects Vertex")
+    if not _is_configured(os.environ):
+        state = HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")
     try:
         address = endpoint().base_url
     except ConfigError as error:
         return [state, HealthCheck("problem", str(error))]
+    if state.state == "note":
+        verb = "can" if await asyncio.to_thread(can_connect, address, _CHECK_TIMEOUT) else "cannot"
+        return [
+            state,
+            HealthCheck("note", f"{address} {verb} be reached; no request was sent, because there is no key"),
+        ]
     list_once = partial(_models_of_api, retry=RetryPolicy(max_attempts=1))
     return [state, await check_connection(origin_of(address), list_once)]
 

@@ -14,6 +14,8 @@ _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _MAX_DEPTH = 64
+_MAX_GAP = 100
+"""Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
 
 class PartialArguments:
@@ -88,6 +90,6 @@ def _get(tree: Any, step: str | int) -> Any:
 def _set(tree: Any, step: str | int, value: Any) -> None:
     if isinstance(tree, dict):
         tree[str(step)] = value
-    elif isinstance(step, int):
+    elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
         tree.extend([None] * (step + 1 - len(tree)))
         tree[step] = value

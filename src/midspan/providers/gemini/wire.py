@@ -310,10 +310,15 @@ class GenerateContentRequest(Proto, frozen=True):
     generation_output_config: dict[str, Any] | None = None
 
 
-class CountTokensRequest(GenerateContentRequest, frozen=True):
+class CountTokensRequest(Proto, frozen=True):
     """The Developer API wraps the request to be counted; Vertex takes its fields themselves."""
 
     generate_content_request: GenerateContentRequest | None = None
+    model: str | None = None
+    contents: list[Content] | None = None
+    system_instruction: Content | None = None
+    tools: list[Tool] | None = None
+    generation_config: GenerationConfig | None = None
 
 
 # What a server sends
