@@ -1,4 +1,4 @@
-"""What comes before a run: its tools as the model sees them, and the configurations of its requests."""
+"""Prepares a run: its tools as the model sees them, the configurations of its requests, and its policies."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -252,7 +252,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
         )
 
     def _check(self, arguments: dict[str, Any]) -> Any:
-        self.type.parse(arguments["answer"])  # the model reads what the type itself rejects
+        self.type.parse(arguments["answer"])  # raises ArgumentError, which becomes an error result
         return arguments["answer"]
 
 
