@@ -24,7 +24,7 @@ def never_joined(_first: Message, _second: Message) -> bool:
 
 
 def join_turns(messages: Sequence[Message], is_one_turn: Callable[[Message, Message], bool]) -> list[list[Message]]:
-    """Return the messages as turns; two messages in a row that are one turn stand together."""
+    """Group the messages into turns. `is_one_turn` says whether two adjacent messages belong to the same turn."""
     turns: list[list[Message]] = []
     for message in messages:
         if turns and is_one_turn(turns[-1][-1], message):

@@ -10,7 +10,7 @@ import msgspec
 from midspan._cli.settings import settings_path, write_private
 from midspan._cli.text import escape_line, print_line
 from midspan.errors import ConfigError
-from midspan.providers.registry import families, variables_beside
+from midspan.providers.registry import families, family_variables
 
 _MIN_SHOWN_CHARS = 12
 """Four characters of a shorter key would say too much."""
@@ -48,7 +48,7 @@ def run(options: Namespace) -> int:
 def load_keys() -> None:
     """Put the stored keys into the environment, unless it has a key of the same family, which wins."""
     for name, key in read_keys().items():
-        if not any(os.environ.get(variable, "").strip() for variable in variables_beside(name)):
+        if not any(os.environ.get(variable, "").strip() for variable in family_variables(name)):
             os.environ[name] = key
 
 
