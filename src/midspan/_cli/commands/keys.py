@@ -35,12 +35,12 @@ def run(options: Namespace) -> int:
     if not options.name:
         raise ConfigError(f"name a provider or a variable: midspan keys {options.action} gemini")
     variable, *others = _variables(options.name)
-    kept = {name: key for name, key in keys.items() if name not in (variable, *others)}
+    changed = {name: key for name, key in keys.items() if name not in (variable, *others)}
     if options.action == "set":
-        kept[variable] = _read_key(variable)
-    elif len(kept) == len(keys):
+        changed[variable] = _read_key(variable)
+    elif len(changed) == len(keys):
         raise ConfigError(f"no key is stored for {variable}")
-    write_private(keys_path(), msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    write_private(keys_path(), msgspec.json.format(msgspec.json.encode(changed)) + b"\n")
     print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {keys_path()}")
     return 0
 
