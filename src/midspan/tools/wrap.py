@@ -320,18 +320,16 @@ class AdaptedTools(WrapperSource):
         """By the name that the model uses: the tool's own name, and the schema that the model sees."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.adapt import adapt_schema  # loaded with the first run, as is the next
+        from midspan._schema.adapt import adapt_spec  # loaded with the first run, as is the next
         from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         originals: dict[str, tuple[str, AdaptedSchema]] = {}
         specs = []
         for spec in tools:
-            name, schema = names[spec.name], adapt_schema(spec.parameters or {}, self._dialect)
-            originals[name] = spec.name, schema
-            strict = spec.strict if spec.strict is not None else schema.strict or None
-            parameters = None if schema.is_empty else schema.schema
-            specs.append(replace(spec, name=name, parameters=parameters, strict=strict))
+            adapted, schema = adapt_spec(spec, self._dialect)
+            originals[names[spec.name]] = spec.name, schema
+            specs.append(replace(adapted, name=names[spec.name]))
         self._originals = originals
         return tuple(specs)
 
