@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from midspan.providers.prompted.reader import Reader
+from midspan.providers.prompted.reader import CallReader
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 texts: Any = importlib.import_module("tests.providers.prompted.hostile_texts")
@@ -118,7 +118,7 @@ def seconds(work: Callable[[str, int], None], text: str, piece: int) -> float:
 
 
 def read(text: str, piece: int) -> None:
-    reader = Reader(texts.TOOLS)
+    reader = CallReader(texts.TOOLS)
     for at in range(0, len(text), piece):
         reader.feed(text[at : at + piece])
     reader.end()

@@ -28,7 +28,7 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import Piece, Reader, RejectedCall
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall
 from midspan.providers.prompted.scanner import ToolIndex, properties_of
 
 Row = dict[str, Any]
@@ -189,14 +189,14 @@ def same(call: Call, other: Call) -> bool:
 
 
 def read(text: str, tools: list[ToolSpec]) -> list[Piece]:
-    reader = Reader(tools)
+    reader = CallReader(tools)
     return [*reader.feed(text), *reader.end()]
 
 
 def read_split(text: str, tools: list[ToolSpec], dice: random.Random, count: int) -> list[Piece]:
     """Read the text with its bytes cut at any place, also within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    reader = Reader(tools)
+    reader = CallReader(tools)
     data = text.encode()
     places = range(len(data) + 1)
     cuts = sorted({0, *(places if count >= len(data) else dice.sample(places, count)), len(data)})

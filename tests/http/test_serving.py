@@ -37,4 +37,4 @@ ANYONE = AllowedOrigins.of(["*"], ["*"])
 def test_hosts_and_origins_must_be_allowed(
     allowed: AllowedOrigins, host: str, origin: str | None, refused: str | None
 ) -> None:
-    assert allowed.refused(host, origin) == refused
+    assert allowed.refused_header(host, origin) == refused

@@ -1,7 +1,7 @@
 import pytest
 
 from midspan import Limits
-from midspan._loop.policies import out_of_time
+from midspan._loop.policies import time_limit_error
 from midspan._types.texts import count_noun
 from midspan.tools.execution import timeout_message
 from midspan.tools.tasks import Expired
@@ -17,4 +17,4 @@ def test_count_has_the_noun_in_the_right_number(count: float, words: str) -> Non
 
 def test_durations_in_errors_have_the_right_number() -> None:
     assert timeout_message("f", 1, Expired()) == "f timed out after 1 second and was cancelled"
-    assert str(out_of_time(Limits(max_seconds=1))) == "Maximum run time exceeded (1 second)"
+    assert str(time_limit_error(Limits(max_seconds=1))) == "Maximum run time exceeded (1 second)"

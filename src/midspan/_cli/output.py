@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _LONG_WAIT_SECONDS = 2.0
-"""Users wonder what happens during a wait that is not shorter."""
+"""Waits of at least this length are explained to the user."""
 
 
 class Display:

@@ -1,4 +1,4 @@
-"""Response bodies that arrive piece by piece: decompression, and server-sent events with data of any kind."""
+"""Response bodies that arrive piece by piece: decompression, and splitting into server-sent events."""
 
 import zlib
 from typing import Any

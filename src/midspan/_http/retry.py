@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError, ProviderError
 
 
@@ -77,7 +78,7 @@ class RetryState:
         is_late = self._clock.monotonic() + delay - self._started_at > self._policy.max_seconds
         if is_late or self._failed_attempts >= self._policy.max_attempts or not error.retryable:
             if self._failed_attempts > 1 or error.retryable:
-                attempts = "1 attempt" if self._failed_attempts == 1 else f"{self._failed_attempts} attempts"
+                attempts = count_noun(self._failed_attempts, "attempt")
                 later = f"; the next one would have been in {delay:.1f} s" if error.retryable else ""
                 error.add_note(f"failed after {attempts}{later}")
             raise error

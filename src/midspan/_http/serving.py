@@ -1,7 +1,7 @@
-"""For our servers: which requests they answer by their Host and Origin headers, and why they cannot listen.
+"""For our servers: which Host and Origin headers they accept, and errors of addresses on which they cannot listen.
 
 A web page can make the browser of its visitor send requests to a server on the visitor's machine: across origins, or
-to its own name, which it lets resolve to 127.0.0.1 (DNS rebinding). Browsers say so in these two headers.
+to its own host name, which its DNS server resolves to 127.0.0.1 (DNS rebinding). These two headers show both cases.
 """
 
 import os
@@ -38,7 +38,7 @@ class AllowedOrigins(Struct, frozen=True):
             frozenset(host.lower() for host in bracketed), frozenset(origin.lower().rstrip("/") for origin in origins)
         )
 
-    def refused(self, host: str, origin: str | None) -> Literal["host", "origin"] | None:
+    def refused_header(self, host: str, origin: str | None) -> Literal["host", "origin"] | None:
         """Return which header of a request is not allowed. Pages of the server itself are always allowed."""
         host = host.lower()
         if not self.hosts & {ANY, host, _PORT.sub("", host)}:
@@ -53,6 +53,6 @@ def listen_error(host: str, port: int, error: Exception) -> ConfigError:
     """Return the error for an address that a server cannot listen on."""
     if isinstance(error, socket.gaierror):
         return ConfigError(f"cannot resolve {host!r}")
-    number = error.errno if isinstance(error, OSError) else None
+    errno = error.errno if isinstance(error, OSError) else None
     # The texts of asyncio and `socket.create_server` repeat the address.
-    return ConfigError(f"cannot listen on {host}:{port}: {os.strerror(number).lower() if number else error}")
+    return ConfigError(f"cannot listen on {host}:{port}: {os.strerror(errno).lower() if errno else error}")

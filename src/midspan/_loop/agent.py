@@ -1,6 +1,6 @@
 """`Agent`: a model with tools and limits."""
 
-from __future__ import annotations  # they are not evaluated, and name types that only a run loads
+from __future__ import annotations  # signatures name types that are imported with the first run
 
 from collections.abc import Sequence
 from functools import partial
@@ -89,7 +89,7 @@ class Agent(ClosedOnExit, Generic[Output]):
 
     @property
     def tools(self) -> Sequence[Any]:
-        """The tools as they were given."""
+        """The tools as the caller passed them."""
         return self._config.tools.as_passed
 
     @property
@@ -207,7 +207,7 @@ class Agent(ClosedOnExit, Generic[Output]):
         run_id: str | None = None,
         **options: Any,
     ) -> PendingRun:
-        """Check the options of a run."""
+        """Check the options of a run, and return the run, which has not started."""
         from midspan._loop.prepare import PendingRun, prepare_run  # as above
 
         if self._lacks_model and options.get("model") is None:  # a key may have been set since
@@ -299,8 +299,9 @@ class Agent(ClosedOnExit, Generic[Output]):
 
 _PER_RUN_OPTIONS = ("messages", "context", "run_id")
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
+"""Options for which None means the value of the agent."""
 _NOT_PREPARED = frozenset(("limits", "on_question"))
-"""Options with which a run can use what was prepared for others."""
+"""Options that PreparedRun does not contain, so a run that overrides only these shares that of the agent."""
 
 
 def new_run_id() -> str:

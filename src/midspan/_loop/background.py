@@ -91,10 +91,10 @@ class RunStatus(Struct, frozen=True):
 class BackgroundRun:
     """A run and the task that consumes its events, in the event loop in which it was created.
 
-    Another task appends the events to the journal while the run goes on, with two exceptions for which the run waits.
+    Another task appends the events to the journal while the run continues. The run waits for it in three cases.
     RunStart is stored before the model is asked, so a run_id that is already used causes no request. The ToolStart of a
     call that may write is stored before the call runs, so after a crash the journal has every call that may have
-    changed something.
+    changed something. The third case is a slow journal: _MAX_UNWRITTEN events are not stored yet.
     """
 
     def __init__(self, id: str, stream: RunStream, journal: Journal, owner: str | None, session: str | None) -> None:

@@ -84,7 +84,7 @@ class BackgroundRuns(ClosedOnExit):
         view: View = "all",
         silence_timeout: float | None = _SILENCE_TIMEOUT,
     ) -> AsyncGenerator[tuple[int, Any], None]:
-        """The events of a run with their numbers: the stored ones from `from_event` on, then new ones as they come.
+        """Yield the events of a run with their numbers: the stored ones from `from_event` on, then new ones.
 
         `view="final"` gives the text of the final answer as TextDelta events, or raises the error of the run. A
         TurnRetry among them says that the text starts anew (see `docs/agent.md`). If the journal failed, JournalError
@@ -99,14 +99,14 @@ class BackgroundRuns(ClosedOnExit):
         if from_event < 0:
             raise ConfigError(f"events are numbered from 0, got {from_event}")
         events = self._events(run_id, from_event if view == "all" else 0, silence_timeout)
-        chosen: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
-        async with aclosing(chosen):
-            async for number, event in chosen:
+        viewed: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
+        async with aclosing(viewed):
+            async for number, event in viewed:
                 if number >= from_event:
                     yield number, event
 
     async def status(self, run_id: str) -> RunStatus:
-        """The status of a run, read from the journal if this process does not run it. Raises UnknownRunError."""
+        """Return the status of a run, read from the journal if this process does not run it. Raises UnknownRunError."""
         run = self._find(run_id)
         if run is not None:
             return run.status
@@ -208,7 +208,7 @@ class BackgroundRuns(ClosedOnExit):
                     return
 
     def _find(self, run_id: str) -> BackgroundRun | None:
-        """A run that this process runs, or one of the last that ended in it."""
+        """Return a run that this process runs, or one of the last that ended in it."""
         return self._running.get(run_id) or self._ended.get(run_id)
 
     async def _cancel(self, run: BackgroundRun, message: str | None = None) -> None:

@@ -14,7 +14,7 @@ from midspan.providers.provider import Provider
 from midspan.tools.source import ToolListing, ToolSource
 
 if TYPE_CHECKING:
-    import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
+    import typing_extensions  # type checkers bundle it; `typing.TypeVar` has `default` from Python 3.13 on
 
     from midspan._loop.prompt import Messages
     from midspan._loop.telemetry import Telemetry
@@ -80,6 +80,7 @@ class ToolSet:
         self.is_local = is_local(self.source)
         """Whether the tools are functions only, which never change."""
         self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
+        """By the id of the dialect, which is kept here so that no other dialect gets its id."""
 
     async def list_tools(self) -> ToolListing:
         from midspan.tools.wrap import list_source  # as above
@@ -87,17 +88,16 @@ class ToolSet:
         return await list_source(self.source)
 
     def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
-        """Return the source whose tools the dialect can express."""
-        known = self._adapted.get(id(dialect))
-        if known is None:
+        """Return the tools with the names and schemas that a dialect accepts."""
+        if id(dialect) not in self._adapted:
             from midspan.tools.wrap import AdaptedTools  # as above
 
-            known = self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
-        return known[1]
+            self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
+        return self._adapted[id(dialect)][1]
 
 
 def _builtin(tool: Any) -> BuiltinTool | None:
-    """Return a built-in tool, also if it is given in a form that can be converted to one."""
+    """Return the built-in tool that an object is or converts to; None for every other tool."""
     if isinstance(tool, BuiltinTool):
         return tool
     convert = getattr(tool, "as_builtin", None)

@@ -1,4 +1,4 @@
-"""Policies: the rules of a run, and how what they say is merged.
+"""Policies: the rules of a run, and how their decisions are merged.
 
 Each rule is a policy, and the limits are asked last. What they remember is derived from the RunState, so a run that is
 restored from its events continues under the same rules.
@@ -23,7 +23,7 @@ LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking 
 """The answer of a run that reached a limit with `on_limit="message"`."""
 
 
-class Changes(Struct, frozen=True, gc=False):
+class RequestChanges(Struct, frozen=True, gc=False):
     """What the limits change about the next request."""
 
     answer_only: bool = False
@@ -31,6 +31,9 @@ class Changes(Struct, frozen=True, gc=False):
     limit: str | None = None
     """The limit that was reached, if that is why the model may only answer."""
     budget: Budget = Budget()
+
+
+NO_CHANGES = RequestChanges()
 
 
 class Retry(Struct, frozen=True, gc=False):
@@ -63,9 +66,6 @@ Refusals = dict[int, Refusal]
 """By the position of the call in the turn."""
 
 
-NO_CHANGES = Changes()
-
-
 class Decision(Struct, frozen=True, gc=False):
     """What happens after a turn: ask again, run the calls that are not refused, or end the run."""
 
@@ -73,7 +73,7 @@ class Decision(Struct, frozen=True, gc=False):
     """The calls of the turn that have no result yet."""
     refusals: Refusals
     retry: Retry | None
-    request: Changes
+    request: RequestChanges
     """What the limits change about the next request, if there is one."""
 
 
@@ -129,7 +129,7 @@ def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
     if notes == {UNREADABLE} and turns >= MAX_FAILED_TURNS:
         what = "calls that are not allowed or whose arguments cannot be read"
         raise NoAnswerError(f"the model only made {what}, {turns + 1} times in a row")
-    choice = _choice(state)
+    choice = _last_tool_choice(state)
     # A model that has to call a certain tool gets more chances than one that only has to answer.
     if turns >= (1 if choice is not None and choice.mode == "none" else 1 + MAX_FAILED_TURNS):
         is_looping = state.limit == "max_repeats"
@@ -151,14 +151,14 @@ class ToolChoicePolicy(Policy):
         self._need_approval = frozenset(spec.name for spec in specs if spec.needs_approval)
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        choice = _choice(state) if state.tools_withdrawn else state.tool_choice
+        choice = _last_tool_choice(state)
         refusals = {} if choice is None else _forbidden(choice, calls)
         if self._need_approval:
             refusals |= {index: _NEEDS_APPROVAL for index, call in calls if call.name in self._need_approval}
         return refusals
 
 
-def _choice(state: RunState) -> ToolChoice | None:
+def _last_tool_choice(state: RunState) -> ToolChoice | None:
     """Return the tool choice of the last request. Without declared tools it has none, also if it asks for an answer."""
     return ToolChoice("none") if state.tool_choice is None and state.tools_withdrawn else state.tool_choice
 
@@ -290,20 +290,20 @@ class LimitTracker:
         counts_requests = limits.max_turns is not None or limits.max_tokens is not None
         self.is_unlimited = self.deadline is None and not self._counts_calls and not counts_requests
 
-    def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
+    def request(self, state: RunState, refusals: Refusals | None = None) -> RequestChanges:
         """Return the budget of the next request. After a limit, the model is only asked for its answer."""
         limit = state.limit
         if limit is None and refusals:
             limit = next((refusal.limit for refusal in refusals.values() if refusal.limit is not None), None)
-        if limit is None and (error := self._of_requests(state)) is not None:
+        if limit is None and (error := self._request_limit(state)) is not None:
             limit = error.limit
         if limit is not None:
-            return Changes(answer_only=True, limit=limit)
+            return RequestChanges(answer_only=True, limit=limit)
         if self.is_unlimited:
             return NO_CHANGES
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
-        return Changes(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
+        return RequestChanges(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
 
     def check(self, state: RunState, calls: Calls) -> Refusals:
         """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them.
@@ -311,7 +311,7 @@ class LimitTracker:
         `calls` are those that no other rule refuses. Raises LimitReachedError if the run has to stop with an error.
         """
         over = self._calls_over_limit(state, calls) if self._counts_calls else {}
-        limit = self._of_requests(state) or self.out_of_time() or next(iter(over.values()), None)
+        limit = self._request_limit(state) or self.out_of_time() or next(iter(over.values()), None)
         if limit is None:
             return {}
         can_end_by_call = False
@@ -354,7 +354,7 @@ class LimitTracker:
             limit = self._call_limit(self._call_counts(state, state.unanswered), call)
         return None if limit is None else _over_limit(limit)
 
-    def _of_requests(self, state: RunState) -> LimitReachedError | None:
+    def _request_limit(self, state: RunState) -> LimitReachedError | None:
         limits = self.limits
         if limits.max_turns is not None and state.requests >= limits.max_turns:
             return LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
@@ -402,7 +402,7 @@ class LimitTracker:
     def out_of_time(self) -> LimitReachedError | None:
         if self.deadline is None or (monotonic() < self.deadline and not self._has_expired):
             return None
-        return out_of_time(self.limits, self._cause)
+        return time_limit_error(self.limits, self._cause)
 
     def note_expiry(self, expired: BaseException) -> None:
         """Note that the time is over, and which error of the model's service used it up."""
@@ -413,7 +413,7 @@ class LimitTracker:
         self._cause = cause
 
 
-def out_of_time(limits: Limits, cause: ProviderError | None = None) -> LimitReachedError:
+def time_limit_error(limits: Limits, cause: ProviderError | None = None) -> LimitReachedError:
     """Return the error for a run whose time is over. `cause` is the error that used it up, if it is known."""
     why = "" if cause is None else f"; the last attempt failed: {cause}"
     duration = count_noun(limits.max_seconds or 0, "second")

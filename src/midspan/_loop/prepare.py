@@ -1,4 +1,4 @@
-"""What comes before a run: its tools as the model sees them, and the configurations of its requests."""
+"""Prepares a run: its tools as the model sees them, the configurations of its requests, and its policies."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +9,7 @@ from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
-from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, out_of_time
+from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, time_limit_error
 from midspan._loop.prompt import Messages, Prompt, conversation
 from midspan._loop.run import Run
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
@@ -98,7 +98,7 @@ class PendingRun:
                     f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
                 )
         except Expired:
-            raise self._with_transcript(out_of_time(limits)) from None
+            raise self._with_transcript(time_limit_error(limits)) from None
         except MidspanError as error:
             self._with_transcript(error)
             raise
@@ -252,7 +252,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
         )
 
     def _check(self, arguments: dict[str, Any]) -> Any:
-        self.type.parse(arguments["answer"])  # the model reads what the type itself rejects
+        self.type.parse(arguments["answer"])  # raises ArgumentError, which becomes an error result
         return arguments["answer"]
 
 

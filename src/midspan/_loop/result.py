@@ -1,4 +1,4 @@
-"""The result of a run, the stream of its events, and the final answer as those events tell it."""
+"""The result of a run, the stream of its events, and the final answer computed from those events."""
 
 import asyncio
 from collections import deque
@@ -111,7 +111,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
     """
 
     _task: "asyncio.Task[None] | None" = None
-    _is_taken = _is_reading = False
+    _was_iterated = _is_reading = False
 
     def __init__(self, pending: "PendingRun", *, deltas: bool = True) -> None:
         self.model = pending.config.provider.model
@@ -156,9 +156,9 @@ class RunStream(ClosedOnExit, Generic[Output]):
         return RunState.of(self._pending.history) if run is None else run.state
 
     def __aiter__(self) -> Self:
-        if self._is_taken:
+        if self._was_iterated:
             raise ConfigError("the events of a run can be read only once; start another run")
-        self._is_taken = True
+        self._was_iterated = True
         return self
 
     async def __anext__(self) -> RunEvent:
@@ -256,7 +256,8 @@ class EventQueue:
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
-            self._put(None)
+            if not self._loop.is_closed():  # else this coroutine is being garbage-collected, and nobody reads
+                self._put(None)
 
     async def emit(self, event: RunEvent) -> None:
         """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
@@ -336,7 +337,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                     held.clear()
                     if passed:
                         passed = ""
-                        yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL)
+                        yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL_FOLLOWED)
                 case Interrupted(message):
                     problem = f"the run was interrupted: {message}"
                 case RunEnd(error=ErrorInfo() as info):
@@ -350,7 +351,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
     raise error
 
 
-_CALL = "the model made a call, so its text was not the answer"
+_CALL_FOLLOWED = "the model made a call, so its text was not the answer"
 _OTHER_TEXT = "the run ended with another text"
 
 
@@ -368,12 +369,12 @@ def _last_text(
 
 def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:
     """Return the exception for a stored error, of the same class if it is one of ours."""
-    kind = getattr(errors, info.kind, None)
+    error_class = getattr(errors, info.kind, None)
     error: MidspanError
-    if kind is LimitReachedError:
+    if error_class is LimitReachedError:
         error = LimitReachedError(info.message, limit or "max_turns")
-    elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
-        error = kind(info.message)
+    elif isinstance(error_class, type) and issubclass(error_class, RunError | ConfigError | ProviderError):
+        error = error_class(info.message)
     else:
         error = RunError(f"the run ended without an answer: {info.kind}: {info.message}")
     error.kind = info.kind

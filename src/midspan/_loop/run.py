@@ -62,7 +62,7 @@ class Run:
         self.calls = CallRunner(self, pending.context, pending.config.on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
-        self._changes = limits.request(self.state)  # to the next request
+        self._request_changes = limits.request(self.state)
         self._logs = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
@@ -74,7 +74,7 @@ class Run:
                 if not self.state.calls:
                     await self._ask()
                 decision = decide(self._policies, self.limits, self.state, self.response)
-                self._changes = decision.request
+                self._request_changes = decision.request
                 if (retry := decision.retry) is not None:
                     message = None if retry.text is None else Message.user(retry.text)
                     event = TurnRetry(self.state.turn, retry.reason, message)
@@ -104,8 +104,8 @@ class Run:
         for source in self.prepared.listing.unavailable:
             await self._emit(SourceUnavailable(source.name, source.message))
 
-    def _debug(self, what: str, value: object) -> None:
-        _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
+    def _debug(self, label: str, value: object) -> None:
+        _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
 
     async def _ask(self) -> None:
         """Request the next turn. If the time of the run is over first, `response` stays that of the last turn."""
@@ -142,7 +142,7 @@ class Run:
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
         """Return the next request. A call is forced until one was run, unless the model may only answer."""
-        prepared, changes, state = self.prepared, self._changes, self.state
+        prepared, changes, state = self.prepared, self._request_changes, self.state
         config = prepared.config
         if changes.answer_only:
             config = prepared.answer_config

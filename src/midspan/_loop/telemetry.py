@@ -4,7 +4,7 @@ A traced run is a run whose provider and tool source are wrapped, so a run witho
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from midspan._loop.run import Run
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
-from midspan._types.parts import Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Part, Text, Thought, ToolCall, ToolResult
 from midspan._version import VERSION
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun
 
 _PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
-"""The names that the conventions have for services, where they are not the name in small letters."""
+"""The names of services in the conventions. Other services have their own name in lower case."""
 
 
 class Telemetry:
     """Records the runs of an agent with OpenTelemetry: `Agent(…, telemetry=Telemetry())`.
 
-    Needs the extra `otel`. Without a provider it uses the one that the program has set globally.
+    Needs the extra `otel`. Without `tracer_provider`, spans go to the global tracer provider.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class TracedRun(Run):
 class _TracedProvider(WrapperProvider):
     """Records each request to the model."""
 
-    def __init__(self, provider: Provider, telemetry: Telemetry, run: "Span", run_id: str) -> None:
+    def __init__(self, provider: Provider, telemetry: Telemetry, run_span: "Span", run_id: str) -> None:
         super().__init__(provider)
-        self._telemetry, self._run, self._run_id = telemetry, run, run_id
+        self._telemetry, self._run_span, self._run_id = telemetry, run_span, run_id
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         with self._request_span(request) as span:
@@ -132,7 +132,7 @@ class _TracedProvider(WrapperProvider):
                         self._end(span, event)
                     yield event
 
-    def _request_span(self, request: ModelRequest) -> Any:
+    def _request_span(self, request: ModelRequest) -> "AbstractContextManager[Span]":
         settings = request.config.settings
         attributes = _model_attributes(self.wrapped, self._run_id)
         for key in ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
@@ -144,7 +144,7 @@ class _TracedProvider(WrapperProvider):
                 instructions = [{"type": "text", "content": request.config.system}]
                 attributes["gen_ai.system_instructions"] = _json(instructions)
         is_gemini = attributes["gen_ai.provider.name"] == "gcp.gemini"
-        return self._telemetry.span("generate_content" if is_gemini else "chat", self.model, self._run, attributes)
+        return self._telemetry.span("generate_content" if is_gemini else "chat", self.model, self._run_span, attributes)
 
     def _end(self, span: "Span", response: ModelResponse) -> None:
         finish = str(response.finish_reason)
@@ -156,9 +156,9 @@ class _TracedProvider(WrapperProvider):
 class _TracedSource(WrapperSource):
     """Records each call. Its span is the current one while the tool runs, so that the tool's own spans are below it."""
 
-    def __init__(self, source: ToolSource, telemetry: Telemetry, run: "Span") -> None:
+    def __init__(self, source: ToolSource, telemetry: Telemetry, run_span: "Span") -> None:
         super().__init__(source)
-        self._telemetry, self._run = telemetry, run
+        self._telemetry, self._run_span = telemetry, run_span
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         from opentelemetry import trace
@@ -167,7 +167,7 @@ class _TracedSource(WrapperSource):
         if self._telemetry.include_content:
             attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)
         # A call that a tool makes is below that tool's span.
-        parent = trace.get_current_span() if context.depth else self._run
+        parent = trace.get_current_span() if context.depth else self._run_span
         with self._telemetry.span("execute_tool", call.name, parent, attributes) as span:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await self.source.call(call, context)
@@ -207,7 +207,7 @@ def _json_messages(messages: tuple[Message, ...], finish_reason: str | None = No
     return _json(documents)
 
 
-def _part(part: Any) -> dict[str, Any]:
+def _part(part: Part) -> dict[str, Any]:
     match part:
         case Text(text=text):
             return {"type": "text", "content": text}

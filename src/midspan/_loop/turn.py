@@ -1,6 +1,6 @@
 """One turn: the response of the model, whole or as events, and the results of its calls.
 
-Also what tools may ask of their run while they are running.
+`CallRunner` also handles what running tools request: progress, questions to the user, calls of other tools.
 """
 
 import asyncio
@@ -152,8 +152,9 @@ def after_error(
     error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
 ) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
-    is_own = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
-    if not isinstance(error, Exception) and not is_own:
+    # The provider raised it itself; nobody cancelled the run.
+    is_provider_error = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
+    if not isinstance(error, Exception) and not is_provider_error:
         raise error
     if isinstance(error, ProviderError) and error.retryable:
         if limits.out_of_time() is not None:
@@ -192,7 +193,7 @@ def plan_calls(calls: Iterable[tuple[int, ToolCall]]) -> list[Planned]:
 
 
 def _identity(call: ToolCall) -> Any:
-    """What two copies of a call have in common, and no two other calls."""
+    """Return a key that only copies of the same call share."""
     try:
         data = call.provider_data
         return call.id, call.name, encode_sorted(call.arguments), None if data is None else bytes(data.raw)
@@ -201,7 +202,7 @@ def _identity(call: ToolCall) -> Any:
 
 
 class CallRunner:
-    """Runs the calls of a run, and is what their contexts talk to; see `RunHost`."""
+    """Runs the calls of a run, and is the `RunHost` of their contexts."""
 
     tool_error: Exception | None = None
     """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
@@ -269,7 +270,7 @@ class CallRunner:
             self._listener.report(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
 
     def report_log(self, context: RunContext[Any], level: int, message: str) -> None:
-        """The logger of the package has it already."""
+        """Do nothing: `RunContext.log` has already written it to the log."""
 
     def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None) -> None:
         """Pass on that a request is sent again, to the same model or to another one."""

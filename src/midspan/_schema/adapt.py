@@ -10,6 +10,7 @@ from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, m
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
+from midspan._types.specs import ToolSpec
 
 Schema = dict[str, Any]
 
@@ -46,6 +47,13 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     renamed = {valid: name for name, valid in names.items() if name != valid}
     original = tree.root if renamed else ANYTHING
     return AdaptedSchema(result, renamed, original, dialect.strict)
+
+
+def adapt_spec(spec: ToolSpec, dialect: SchemaDialect) -> tuple[ToolSpec, AdaptedSchema]:
+    """Return a tool with parameters as the dialect can express them, and their schema. The tool keeps its name."""
+    schema = adapt_schema(spec.parameters or {}, dialect)
+    strict = spec.strict if spec.strict is not None else schema.strict or None
+    return replace(spec, parameters=None if schema.is_empty else schema.schema, strict=strict), schema
 
 
 class _Adapter:

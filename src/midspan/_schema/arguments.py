@@ -28,7 +28,7 @@ class SchemaValidator(CompiledSchema):
     def fast_path(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
         """Returns the arguments as the tool gets them if defaults are all that they lack; else None.
 
-        This is the way of most calls, and costs little more than validation.
+        Most calls take this path, which costs little more than validation.
         """
         return _fast_path(self)
 
@@ -38,7 +38,7 @@ class SchemaValidator(CompiledSchema):
         return (lambda value: not self.problems(value)) if self.cost.needs_depth_check else self.validator.is_valid
 
     def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
-        """Fill in defaults, coerce values that do not fit, and report the rest. The given dict is not changed."""
+        """Fill in defaults, coerce values that do not fit, and report the rest. `arguments` is not changed."""
         ready = self.fast_path(arguments)
         if ready is not None:
             return ValidatedArguments(ready)

@@ -17,10 +17,10 @@ _NEW_TYPES = frozenset(("array", "string"))
 """A single value may become an array of one, and an object or an array JSON text, if no other reading fits."""
 _UNCHANGED = object()
 _MAX_EXACT = 2**53
-"""From here on, integers may lose digits when they are written as 5.0."""
+"""Below this, a float represents every integer exactly."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 CHANGEABLE = frozenset((dict, list, float))
-"""Types of values that filling in may change."""
+"""Types of values that `Coercer.fill` may change."""
 _DEFAULT_DEPTH = 25
 """What a default counts towards the depth, so that a default that contains itself ends after a few levels."""
 
@@ -93,7 +93,7 @@ class Coercer:
         return value if is_same else result
 
     def _missing(self, value: dict[str, Any], node: SchemaNode, depth: int) -> dict[str, Any]:
-        """Return the defaults of absent properties, except those that their own schema forbids, as often null."""
+        """Return the defaults of absent properties, except those that their own schema forbids: often null."""
         missing = {}
         for name, prop in node.properties.items():
             if name not in value and "default" in prop.schema and self._compiled.fits(prop.schema["default"], prop):
@@ -194,7 +194,7 @@ def _convert(value: Any, types: list[str]) -> Any:
 
 
 def _from_text(text: str, types: list[str]) -> Any:
-    """Return the value of a type other than text that the text is in JSON, or as Python writes it."""
+    """Return the value that a text contains as JSON, or as Python writes True and None, if it has one of the types."""
     word = text.lower()
     parsed = _WORDS[word] if word in _WORDS else _parse(text)
     if parsed is _UNCHANGED or isinstance(parsed, str) or not has_type(parsed, types):

@@ -107,10 +107,10 @@ def _describe(error: ValueError) -> str:
 
     if not isinstance(error, jsonschema_rs.ValidationError):
         return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
-    place = format_pointer(tuple(map(str, error.instance_path)))
-    if place.endswith("/type") or "/type/" in place:
-        return f" at {place}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
-    return f"{' at ' if place else ''}{place}: {error.message[:300]}"
+    pointer = format_pointer(tuple(map(str, error.instance_path)))
+    if pointer.endswith("/type") or "/type/" in pointer:
+        return f" at {pointer}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
+    return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
 
 
 def _retriever(remotes: Mapping[str, Any]) -> Callable[[str], Any]:

@@ -92,7 +92,7 @@ class SchemaBuilder:
             built[field.key] = field_type.describe(field.description)
             if field.required:
                 required.append(field.key)
-        schema: Schema = {"type": "object", "properties": {key: each.schema for key, each in built.items()}}
+        schema: Schema = {"type": "object", "properties": {key: field_type.schema for key, field_type in built.items()}}
         if required:
             schema["required"] = required
         if self.direction == "in":

@@ -60,13 +60,13 @@ class LenientJsonParser:
         here = self.text[self.at : self.at + 1]
         if here in _SIGNS:
             return here
-        found = _NEXT.match(self.text, self.at)
-        if found is None:
+        match = _NEXT.match(self.text, self.at)
+        if match is None:
             raise IncompleteJson
-        self.at = found.start(1)
-        if found[1] in "#/":
+        self.at = match.start(1)
+        if match[1] in "#/":
             self._reject_comment()
-        return found[1]
+        return match[1]
 
     def _reject_comment(self) -> None:
         """Raise an error if a comment that `_NEXT` could not skip begins here."""
@@ -123,13 +123,13 @@ class LenientJsonParser:
         members[name] = self.value()
 
     def _name(self) -> str:
-        found = _NAME.match(self.text, self.at)
-        if found is None:
+        match = _NAME.match(self.text, self.at)
+        if match is None:
             raise self.unexpected("a name in double quotes")
-        if found.end() == len(self.text):
+        if match.end() == len(self.text):
             raise IncompleteJson
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def _list(self, end: str) -> list[Any]:
         items: list[Any] = []
@@ -155,13 +155,13 @@ class LenientJsonParser:
             mark *= 3
         elif self._python and len(self.text) < begin + 3:
             raise IncompleteJson  # it may become three quotes
-        found = _STRINGS[mark].match(self.text, begin + len(mark))
-        if found is None:
+        match = _STRINGS[mark].match(self.text, begin + len(mark))
+        if match is None:
             raise IncompleteJson
-        body = found[1]
+        body = match[1]
         if body.endswith("\n") and len(mark) == 1:
             raise InvalidJson("a string ends with a line break; write it as \\n", begin)
-        self.at = found.end()
+        self.at = match.end()
         return body if "\\" not in body else self._unescape(body, mark, begin)
 
     def _token_string(self) -> str:
@@ -191,35 +191,35 @@ class LenientJsonParser:
             raise InvalidJson(f"the escape {error} in a string can be read in two ways", begin) from None
 
     def _number(self) -> int | float:
-        found = _NUMBER.match(self.text, self.at)
-        if found is None:
+        match = _NUMBER.match(self.text, self.at)
+        if match is None:
             if _MAYBE_NUMBER.fullmatch(self.text, self.at):
                 raise IncompleteJson
             raise self.unexpected("a value")
         try:
-            value = int(found[0]) if found[1] is None else float(found[0])
+            value = int(match[0]) if match[1] is None else float(match[0])
         except ValueError:
             raise InvalidJson("a number has too many digits", self.at) from None
         if value.__class__ is float and not isfinite(value):
-            raise InvalidJson(f"the number {found[0]} is too large", self.at)
-        self.at = found.end()
+            raise InvalidJson(f"the number {match[0]} is too large", self.at)
+        self.at = match.end()
         return value
 
     def _word(self) -> Any:
-        found = _WORD.match(self.text, self.at)
-        if found is not None and found.end() == len(self.text):
+        match = _WORD.match(self.text, self.at)
+        if match is not None and match.end() == len(self.text):
             raise IncompleteJson
-        if found is None or found[0] not in _WORDS:
+        if match is None or match[0] not in _WORDS:
             raise self.unexpected("a value; strings need double quotes")
-        self.at = found.end()
-        return _WORDS[found[0]]
+        self.at = match.end()
+        return _WORDS[match[0]]
 
     def unexpected(self, expected: str) -> InvalidJson:
         """Return an error with what should be here and what is; nothing of what follows, which may not be there yet."""
         here = self.text[self.at : self.at + 1]
-        found = "the end of the line" if here == "\n" else quoted(here)
+        actual = "the end of the line" if here == "\n" else quoted(here)
         before = quoted(self.text[max(0, self.at - 20) : self.at])
-        return InvalidJson(f"expected {expected}, found {found} after {before}", self.at)
+        return InvalidJson(f"expected {expected}, found {actual} after {before}", self.at)
 
 
 def _decode_escape(escape: re.Match[str]) -> str:

@@ -63,8 +63,8 @@ def _normalized(schema: Any, path: Path) -> Schema | bool:
     if declared is not None and types and "any" not in types:
         node["type"] = types[0] if len(types) == 1 else types
     if node.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
-        known = _TYPES.get(items[1] or items[2], "any")
-        node.setdefault("items", {} if known == "any" else {"type": known})
+        item_type = _TYPES.get(items[1] or items[2], "any")
+        node.setdefault("items", {} if item_type == "any" else {"type": item_type})
     _fix_enum(node)
     return _with_null(node) if is_nullable else node
 
@@ -105,8 +105,8 @@ def _drop_malformed(tree: SchemaTree) -> None:
     try:
         nodes = [] if meta.is_valid(tree.root.schema) else tree.nodes
         for node in nodes:
-            own = {keyword: value for keyword, value in node.schema.items() if keyword not in node.subschemas}
-            for keyword, value in own.items():
+            values = {keyword: value for keyword, value in node.schema.items() if keyword not in node.subschemas}
+            for keyword, value in values.items():
                 if not meta.is_valid({keyword: value}):
                     del node.schema[keyword]
     except ValueError:
@@ -175,7 +175,7 @@ def _type_name(name: Any, path: Path) -> str:
     if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
         name = _TYPE_NUMBERS[name]
     text = str(name).strip().lower()  # None means null
-    known = "array" if text.endswith("[]") else _TYPES.get(re.split(r"[\[<]", text)[0].rpartition(".")[2])
-    if known is None:
+    json_type = "array" if text.endswith("[]") else _TYPES.get(re.split(r"[\[<]", text)[0].rpartition(".")[2])
+    if json_type is None:
         raise SchemaError(f"unknown type {name!r:.80} at {_place(path)}")
-    return known
+    return json_type

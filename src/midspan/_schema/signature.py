@@ -123,7 +123,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     fields = [field for parameter in visible for field in _fields(parameter, docstring)]
     built = builder.build_object(fields, name=name, label="parameter")
     schema = built.schema
-    for keywords in (each for each in visible if each.kind is _KEYWORDS and _unpacked(each.annotation) is None):
+    for keywords in (item for item in visible if item.kind is _KEYWORDS and _unpacked(item.annotation) is None):
         extra = builder.build_at(f"parameter {keywords.name!r} of {name}", _hint(keywords))
         extra = extra.describe(docstring.parameters.get(keywords.name, ""))
         built = replace(built, extra=extra)
@@ -142,14 +142,16 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
 
 
 def _binding(parameters: list[inspect.Parameter], fields: list[Field], built: ObjectSchema) -> Binding:
-    variadic = next((each.name for each in parameters if each.kind is _VARIADIC), None)
+    variadic = next((parameter.name for parameter in parameters if parameter.kind is _VARIADIC), None)
     leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
-    positional = tuple((each.name, each.default) for each in parameters if each.kind in leading)
+    positional = tuple((parameter.name, parameter.default) for parameter in parameters if parameter.kind in leading)
     factories = {field.key: field.factory for field in fields if field.factory is not None}
-    defaults = {each.name: None if each.default is NO_DEFAULT else each.default for each in parameters}
+    defaults = {
+        parameter.name: None if parameter.default is NO_DEFAULT else parameter.default for parameter in parameters
+    }
     contexts = {name: defaults[name] for name in _marked(parameters, Injected)}
     run_contexts = _marked(parameters, RunContext)
-    is_plain = all(each.takes_json for each in built.types.values())
+    is_plain = all(schema.takes_json for schema in built.types.values())
     return Binding(
         parameters=built,
         takes_json=is_plain and not (positional or factories or variadic or built.extra or contexts or run_contexts),
@@ -250,7 +252,7 @@ def _closure(function: Any) -> dict[str, Any]:
 
 def _marked(parameters: list[inspect.Parameter], marker: type) -> tuple[str, ...]:
     """Return the names of the parameters that are marked as contexts."""
-    return tuple(each.name for each in parameters if _is_marked(each.annotation, marker))
+    return tuple(parameter.name for parameter in parameters if _is_marked(parameter.annotation, marker))
 
 
 def _is_marked(hint: Any, marker: type) -> bool:

@@ -350,20 +350,20 @@ class Definitions:
             uses.update(filter(None, [referenced_name(node)]))
             return change_subschemas(node, count)
 
-        for each in (schema, *self.schemas.values()):
-            count(each)
-        kept = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
+        for node in (schema, *self.schemas.values()):
+            count(node)
+        shared = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
 
         def inline(node: Schema) -> Schema:
             name = referenced_name(node)
-            if name is None or name in kept:
+            if name is None or name in shared:
                 return change_subschemas(node, inline)
             siblings = {key: value for key, value in node.items() if key != "$ref"}
             return {**inline(self.schemas[name]), **siblings}
 
         result = inline(schema)
-        if kept:
-            result["$defs"] = {name: inline(self.schemas[name]) for name in self.schemas if name in kept}
+        if shared:
+            result["$defs"] = {name: inline(self.schemas[name]) for name in self.schemas if name in shared}
         return result
 
 

@@ -249,7 +249,7 @@ class AccessMiddleware:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        match self._allowed.refused(headers.get("host", ""), headers.get("origin")):
+        match self._allowed.refused_header(headers.get("host", ""), headers.get("origin")):
             case "host":
                 raise ApiError(403, "this value of the Host header is not allowed here; see allowed_hosts")
             case "origin":

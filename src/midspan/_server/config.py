@@ -131,11 +131,11 @@ class Tokens:
     def owner(self, token: str) -> str | None:
         """Return the owner of a token. The time that this takes does not depend on how similar the token is."""
         digest = _digest(token)
-        found: str | None = None
-        for known, owner in self._owners:
-            if hmac.compare_digest(known, digest):
-                found = owner
-        return found
+        matching_owner: str | None = None
+        for known_digest, owner in self._owners:
+            if hmac.compare_digest(known_digest, digest):
+                matching_owner = owner
+        return matching_owner
 
 
 def _digest(token: str) -> bytes:

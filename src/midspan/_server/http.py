@@ -58,8 +58,8 @@ class ApiError(Exception):
         return ErrorDocument(self.error, self.message, self.status)
 
     def openai_document(self) -> OpenAIErrorDocument:
-        kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        return OpenAIErrorDocument(OpenAIError(self.message, kind, code=self.error))
+        error_type = "server_error" if self.status >= 500 else "invalid_request_error"
+        return OpenAIErrorDocument(OpenAIError(self.message, error_type, code=self.error))
 
 
 _NAMES = {
@@ -94,7 +94,7 @@ def invalid(message: str) -> ApiError:
 def run_error(error: BaseException, run_id: str) -> ApiError:
     """Return the response for a run that ended with an error. What clients must not read goes to the log."""
     status, message = _describe(type(error), str(error))
-    if message is not str(error):
+    if message != str(error):
         fields = {"run_id": run_id}
         _log.warning("run %s failed: %s: %s", run_id, type(error).__name__, error, extra=fields)
     if isinstance(error, MidspanError) and error.kind == CANCELLED:
@@ -107,24 +107,26 @@ def public_error(info: ErrorInfo) -> ErrorInfo:
     """Return a stored error as clients may read it."""
     if info.kind == CANCELLED:
         return info
-    kind = getattr(errors, info.kind, None)
-    is_ours = isinstance(kind, type) and issubclass(kind, MidspanError)
-    return ErrorInfo(info.kind if is_ours else "Error", _describe(kind if is_ours else Exception, info.message)[1])
+    error_class = getattr(errors, info.kind, None)
+    if not isinstance(error_class, type) or not issubclass(error_class, MidspanError):
+        return ErrorInfo("Error", _INTERNAL)
+    return ErrorInfo(info.kind, _describe(error_class, info.message)[1])
 
 
 def error_document(info: ErrorInfo) -> ErrorDocument:
     """Return a stored error with the HTTP status that /chat returns for it."""
     public = public_error(info)
-    kind = getattr(errors, public.kind, Exception)
-    return ErrorDocument(public.kind, public.message, 409 if info.kind == CANCELLED else _describe(kind, "")[0])
+    error_class = getattr(errors, public.kind, Exception)
+    status = 409 if info.kind == CANCELLED else _describe(error_class, "")[0]
+    return ErrorDocument(public.kind, public.message, status)
 
 
-def _describe(kind: Any, message: str) -> tuple[int, str]:
+def _describe(error_class: type[BaseException], message: str) -> tuple[int, str]:
     """Return the status and the message of an error. Only messages of RunError are safe to show to clients."""
-    if issubclass(kind, RunError):
+    if issubclass(error_class, RunError):
         return 500, message
-    if issubclass(kind, ProviderError):
-        return next(value for base, value in _PROVIDER_MESSAGES.items() if issubclass(kind, base))
+    if issubclass(error_class, ProviderError):
+        return next(value for base, value in _PROVIDER_MESSAGES.items() if issubclass(error_class, base))
     return 500, _INTERNAL
 
 

@@ -149,9 +149,9 @@ def resolve(host: str, port: int) -> tuple[Any, ...]:
 
 
 def _bind(config: ServerConfig) -> socket.socket:
-    """Return a socket that is bound, so that a wrong address is one sentence."""
-    family, kind, protocol, _, address = resolve(config.host, config.port)
-    bound = socket.socket(family, kind, protocol)
+    """Return a bound socket. An address that cannot be used raises ConfigError."""
+    family, socket_type, protocol, _, address = resolve(config.host, config.port)
+    bound = socket.socket(family, socket_type, protocol)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)

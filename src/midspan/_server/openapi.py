@@ -120,9 +120,9 @@ OPERATIONS = (
 
 def openapi_document(models: Sequence[ModelChoice], *, has_tokens: bool) -> bytes:
     """Return the description of the API, with the models of this server."""
-    types = [kind for operation in OPERATIONS for kind in (operation.body, *operation.responses.values()) if kind]
+    types = [item for operation in OPERATIONS for item in (operation.body, *operation.responses.values()) if item]
     types += [d.ErrorDocument, d.OpenAIErrorDocument]
-    types = [*dict.fromkeys(kind for kind in types if isinstance(kind, type) and issubclass(kind, msgspec.Struct))]
+    types = [*dict.fromkeys(item for item in types if isinstance(item, type) and issubclass(item, msgspec.Struct))]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     _name_models(schemas, models)
     paths: dict[str, dict[str, Any]] = {}
@@ -162,9 +162,9 @@ def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
     if operation.body is not None:
         fields["requestBody"] = {"required": True, "content": _json(operation.body)}
     responses: dict[str, Any] = {}
-    for status, kind in operation.responses.items():
-        content = {} if status == 204 else _json(kind) if kind else {}
-        if status != 204 and (kind is None or operation.or_stream):
+    for status, document in operation.responses.items():
+        content = {} if status == 204 else _json(document) if document else {}
+        if status != 204 and (document is None or operation.or_stream):
             content["text/event-stream"] = {"schema": _EVENT}
         responses[str(status)] = {"description": operation.summary, **({"content": content} if content else {})}
     error = d.OpenAIErrorDocument if operation.path.startswith("/v1/") else d.ErrorDocument

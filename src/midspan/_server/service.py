@@ -330,13 +330,13 @@ class Service:
 
     async def delete_session(self, owner: str, session: str) -> bool:
         """Cancel and delete all runs of a session. Returns whether there were any."""
-        found = False
+        has_runs = False
         while runs := await self.journal.list(owner=owner, session=session, limit=100):
-            found = True
+            has_runs = True
             for info in runs:
                 await self.cancel(owner, info.run)
                 await self.journal.delete(info.run)
-        return found
+        return has_runs
 
 
 def _unknown_run(run_id: str) -> ApiError:

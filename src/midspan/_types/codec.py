@@ -1,7 +1,7 @@
 """Conversations and events of runs, to and from JSON documents with a format version.
 
 A document is `{"midspan": 1, "kind": "messages", "value": …}`. Raw bytes from a provider are embedded and read back
-unchanged. Unknown fields are ignored, and unknown kinds of events are kept (see `types/events.py`), so a document of a
+unchanged. Unknown fields are ignored, and unknown kinds of events are kept (see `_types/events.py`), so a document of a
 newer release can be read as long as its version is the same.
 """
 

@@ -210,7 +210,7 @@ class _Tagged(Struct):
 
 _known: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
 _tagged = msgspec.json.Decoder(_Tagged)
-_KNOWN_TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(KnownEvent))
+_KNOWN_TAGS = frozenset(event_type.__struct_config__.tag for event_type in get_args(KnownEvent))
 
 
 def decode_event(data: bytes | Raw) -> RunEvent:

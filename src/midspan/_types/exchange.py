@@ -53,12 +53,12 @@ class RequestConfig(Struct, frozen=True, omit_defaults=True, dict=True):
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, computed once per key and kept beside this value. Encoders use it."""
-        kept = self._derived
-        if key not in kept:
-            if len(kept) >= _MAX_DERIVED:
-                kept.pop(next(iter(kept)), None)
-            kept[key] = make()
-        value: T = kept[key]
+        cache = self._derived
+        if key not in cache:
+            if len(cache) >= _MAX_DERIVED:
+                cache.pop(next(iter(cache)), None)
+            cache[key] = make()
+        value: T = cache[key]
         return value
 
     @cached_property

@@ -51,7 +51,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class History:
-    """Messages in order. A history never changes; `append` returns a longer one that shares what was derived."""
+    """Messages in order. A history never changes; `append` returns a longer one that shares the cached values."""
 
     __slots__ = ("_derived", "messages")
 
@@ -71,8 +71,8 @@ class History:
         """Return a history of these messages. Cached values that cover only the common prefix are kept."""
         other = History(messages)
         pairs = zip(self.messages, other.messages, strict=False)
-        same = next((at for at, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
-        other._derived = {key: cached for key, cached in self._derived.items() if cached[0] <= min(same, len(other))}
+        shared = next((index for index, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
+        other._derived = {key: cached for key, cached in self._derived.items() if cached[0] <= min(shared, len(other))}
         return other
 
     def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
@@ -81,11 +81,11 @@ class History:
         `extend` gets the value of a shorter history that this one was appended to (None if there is none) and the
         messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
         """
-        count, known = self.cached(key)
+        count, cached = self.cached(key)
         if count == len(self.messages) and count:
-            value: T = known
+            value: T = cached
             return value
-        value = extend(known, self.messages[count:])
+        value = extend(cached, self.messages[count:])
         self.cache(key, value)
         return value
 
@@ -107,13 +107,13 @@ class History:
         return message in self.messages
 
     @overload
-    def __getitem__(self, place: int) -> Message: ...
+    def __getitem__(self, index: int) -> Message: ...
 
     @overload
-    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
 
-    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
-        return self.messages[place]
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[index]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, tuple):

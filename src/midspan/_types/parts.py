@@ -149,7 +149,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
 
 
 def text_of(part: Text | Blob | Resource) -> str | None:
-    """Return the text of a content, or the URL of a resource without one."""
+    """Return the text in a part of a result, or the URL of a resource without text."""
     if isinstance(part, Resource):
         return part.text if part.text is not None else part.url
     return part.text if isinstance(part, Text) else None

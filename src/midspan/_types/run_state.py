@@ -70,7 +70,7 @@ class RunState(Struct, frozen=True, gc=False):
     calls: tuple[ToolCall, ...] = ()
     """The calls of the turn, until all of them have results."""
     ended: tuple[ToolRun, ...] = ()
-    """Those of them that have results."""
+    """The calls of the turn that have results, in the order in which they ended."""
     tool_runs: tuple[ToolRun, ...] = ()
     """The calls of all earlier turns."""
     citations: tuple[Citation, ...] = ()
@@ -225,11 +225,7 @@ _CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
 
 def is_empty(message: Message) -> bool:
     """Whether the message has nothing to send back: no call, no media, no text, no part of a kind we do not know."""
-    for part in message.parts:
-        kind = type(part)
-        if kind is not Thought and (kind is not Text or part.text):  # type: ignore[union-attr]  # a Text
-            return False
-    return True
+    return all(isinstance(part, Thought) or (isinstance(part, Text) and not part.text) for part in message.parts)
 
 
 def has_no_answer(message: Message) -> bool:

@@ -36,7 +36,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     strict: bool | None = None
     """Whether the provider enforces the schema while the model writes the call; None leaves it to the provider."""
     read_only: bool | None = None
-    """Whether it declares to change nothing; None if it declares nothing. The same for the next two."""
+    """Whether it changes nothing. None, here and in the next two fields, means that it is not declared."""
     destructive: bool | None = None
     """Whether it may delete or overwrite something."""
     open_world: bool | None = None
@@ -131,25 +131,26 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
-        """Return the choice that a word, the name of a tool or a dict of one of the known APIs stands for.
+        """Return the choice that a mode, the name of a tool or a dict of one of the known APIs stands for.
 
         In a dict, `{"type": "required"}` without the name of a tool is the default choice.
         """
         if isinstance(choice, ToolChoice):
             return choice
         if isinstance(choice, str):
-            word = choice.lower()
-            if word not in _MODES:
+            mode_name = choice.lower()
+            if mode_name not in _MODES:
                 return cls("required", (choice,))
-            return cls(_MODES[word], strict=True if word == "validated" else None)
+            return cls(_MODES[mode_name], strict=True if mode_name == "validated" else None)
         fields = choice if isinstance(choice, dict) else {}
-        word = str(fields.get("type", fields.get("mode", ""))).lower()
+        mode_name = str(fields.get("type", fields.get("mode", ""))).lower()
         name = fields.get("tool") or fields.get("name") or fields.get("function", {}).get("name")
         names = (name,) if name else tuple(_first(fields, _ALLOWED_NAMES) or ())
-        if word not in (*_MODES, *_NEEDS_NAME) or (word in _NEEDS_NAME and not names):
+        if mode_name not in (*_MODES, *_NEEDS_NAME) or (mode_name in _NEEDS_NAME and not names):
             raise ConfigError(f"unknown tool choice {choice!r}; use 'auto', 'required', 'none' or a tool's name")
-        mode = "auto" if word == "required" and not names else _MODES.get(word, "required")
-        return cls(mode, names, fields.get("parallel"), fields.get("strict", True if word == "validated" else None))
+        mode = "auto" if mode_name == "required" and not names else _MODES.get(mode_name, "required")
+        strict = fields.get("strict", True if mode_name == "validated" else None)
+        return cls(mode, names, fields.get("parallel"), strict)
 
 
 _MODES: dict[str, ToolChoiceMode] = {
@@ -161,7 +162,7 @@ _MODES: dict[str, ToolChoiceMode] = {
     "any": "required",
     "required_any": "required",
 }
-"""The words of this and of other APIs."""
+"""Our modes, by the names that we and other APIs use for them."""
 _NEEDS_NAME = ("function", "tool")
 _ALLOWED_NAMES = ("names", "allowedFunctionNames", "allowed_function_names")
 
@@ -195,7 +196,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
             numbers[name] = getattr(self, name)
         for name, value in numbers.items():
-            if value is not None and not value > 0:
+            if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")

@@ -18,7 +18,7 @@ from midspan._types.context import RunContext
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.parts import Part, Text, ToolCall, ToolResult, local_id
-from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
+from midspan._types.specs import AnyTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError, LimitReachedError
 from midspan.providers.anthropic.client import Anthropic
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
@@ -221,7 +221,7 @@ class Client(ABC):
         return self._conversations[conversation_id]
 
     def _config(
-        self, system: str | None, max_tokens: int | None, tools: tuple[ToolSpec, ...], choice: ToolChoiceLike
+        self, system: str | None, max_tokens: int | None, tools: tuple[AnyTool, ...], choice: ToolChoiceLike
     ) -> RequestConfig:
         tool_choice = ToolChoice.of(choice) if choice is not None and tools else None
         return RequestConfig(self.model, system, tools, tool_choice, ModelSettings(max_tokens=max_tokens))

@@ -17,7 +17,7 @@ GiveToken = Callable[[], str | Awaitable[str]]
 
 
 class Auth(Protocol):
-    """Gives the credentials of requests."""
+    """Provides the credentials of requests."""
 
     @property
     def is_static(self) -> bool:
@@ -107,7 +107,8 @@ class EnvironmentKey:
 class BearerToken:
     """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token. `more` are further headers.
+    A plain function runs in a thread, because it may ask a server for the token. `more` are headers that are sent
+    beside the token.
     """
 
     __slots__ = ("_give", "_is_async", "_more")

@@ -2,17 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolResult, text_of
 from midspan._types.specs import AnyTool, ToolSpec
 from midspan.providers.provider import ModelProfile
-
-Tool = TypeVar("Tool", bound=AnyTool)
 
 
 def is_same_role(first: Message, second: Message) -> bool:
@@ -24,7 +20,7 @@ def never_joined(_first: Message, _second: Message) -> bool:
 
 
 def join_turns(messages: Sequence[Message], is_one_turn: Callable[[Message, Message], bool]) -> list[list[Message]]:
-    """Return the messages as turns; two messages in a row that are one turn stand together."""
+    """Group the messages into turns. `is_one_turn` says whether two adjacent messages belong to the same turn."""
     turns: list[list[Message]] = []
     for message in messages:
         if turns and is_one_turn(turns[-1][-1], message):
@@ -77,12 +73,10 @@ _SHORT_ID = 9
 """The length of ids that Mistral accepts."""
 
 
-def adapted_tool(tool: Tool, profile: ModelProfile) -> Tool:
+def adapted_tool(tool: AnyTool, profile: ModelProfile) -> AnyTool:
     """Return a tool with a schema that the model accepts. Its name and its properties keep their names."""
     if not isinstance(tool, ToolSpec) or profile.schema is None:
         return tool
-    from midspan._schema.adapt import adapt_schema  # loaded with the first tool
+    from midspan._schema.adapt import adapt_spec  # loaded with the first tool
 
-    schema = adapt_schema(tool.parameters or {}, profile.schema)
-    strict = tool.strict if tool.strict is not None else schema.strict or None
-    return replace(tool, parameters=None if schema.is_empty else schema.schema, strict=strict)
+    return adapt_spec(tool, profile.schema)[0]

@@ -40,7 +40,7 @@ class Fallback:
         if not providers:
             raise ConfigError("a chain of models needs at least one model")
         self.providers = tuple(providers)
-        self._pause = pause_seconds
+        self._pause_seconds = pause_seconds
         self._paused_until = [0.0] * len(self.providers)
         profiles = [provider.profile for provider in self.providers]
         self.profile = ModelProfile(
@@ -100,7 +100,8 @@ class Fallback:
         if not others or isinstance(error, PromptBlockedError):
             raise error
         if error.retryable or isinstance(error, QuotaExhaustedError | AuthenticationError | PermissionDeniedError):
-            self._paused_until[index] = time.monotonic() + self._pause  # other errors are about this request only
+            # Other errors are about this request only.
+            self._paused_until[index] = time.monotonic() + self._pause_seconds
         model = self.providers[others[0]].model
         _log.warning("%s failed, falling back to %s: %s", self.providers[index].model, model, error)
         if request.on_retry is not None:

@@ -34,9 +34,9 @@ class ModelProfile(Struct, frozen=True, eq=False):
     supports_tools: bool = True
     """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""
     supports_prompted_tools: bool = True
-    """Can find tools in a prompt."""
+    """Can use tools that are described in the prompt."""
     supports_json_with_tools: bool = True
-    """Answers in JSON of a given schema although tools are declared."""
+    """Can be asked for JSON of a schema while tools are declared."""
     calls_in_order: bool = False
     """A call may depend on an earlier call of the same turn, so they run one after another."""
 

@@ -65,9 +65,9 @@ def credential_variables() -> str:
     return f"{', '.join([*names][:3])} or another provider's key"
 
 
-def variables_beside(name: str) -> tuple[str, ...]:
-    """Return all variables with credentials of the family that reads this one."""
-    return next((family.environment for family in families() if name in family.environment), (name,))
+def family_variables(variable: str) -> tuple[str, ...]:
+    """Return all credential variables of the family that reads this variable."""
+    return next((family.environment for family in families() if variable in family.environment), (variable,))
 
 
 class MissingModel(NonStreamingProvider):
@@ -78,11 +78,14 @@ class MissingModel(NonStreamingProvider):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:  # noqa: ARG002 - of the protocol
         """Raise ConfigError with the ways to configure a model."""
-        example = next(f"{family.name}:{family.default_model}" for family in families() if family.default_model)
         raise ConfigError(
-            f"no model is configured: set {credential_variables()}, name a model, for example Agent({example!r}), or "
-            f"use Agent({fallback_family().name!r}), which only calls tools"
+            f"no model is configured: set {credential_variables()}, name a model, for example "
+            f"Agent({_example_model()!r}), or use Agent({fallback_family().name!r}), which only calls tools"
         )
+
+
+def _example_model() -> str:
+    return next(f"{family.name}:{family.default_model}" for family in families() if family.default_model)
 
 
 def families() -> Iterator[ProviderFamily]:
@@ -101,15 +104,15 @@ def family_names() -> list[str]:
 
 def _resolve(name: str) -> tuple[ProviderFamily, str]:
     """Split a name into its family and the name of the model, which may be empty."""
-    family, colon, model = name.partition(":")
-    if colon or family in BUILTIN:
-        return _family(family), model
-    for known in families():
-        if name == known.name:
-            return known, ""
-        if name.startswith(known.prefixes):
-            return known, name
-    example = next(f"{known.name}:{known.default_model}" for known in families() if known.default_model)
+    prefix, colon, model = name.partition(":")
+    if colon or prefix in BUILTIN:
+        return _family(prefix), model
+    for family in families():
+        if name == family.name:
+            return family, ""
+        if name.startswith(family.prefixes):
+            return family, name
+    example = _example_model()
     names = ", ".join(family_names())
     raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {example!r}; providers: {names}")
 

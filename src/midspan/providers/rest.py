@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from midspan._http.body import Event, EventStream
-from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
+from midspan._http.messages import DEFAULT_PORTS, HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -286,7 +286,7 @@ def error_for_status(
     if 300 <= status < 500 and status not in (408, 499):
         return InvalidRequestError(message, status=status, details=details)
     error = ServerError(message, status=status, details=details, retry_delay_seconds=delay)
-    error.retryable = status != 501  # not implemented, and so it stays
+    error.retryable = status != 501  # Not Implemented: a retry would get the same response
     return error
 
 
@@ -329,7 +329,7 @@ def can_connect(url: str, timeout: float) -> bool:
 
     try:
         parts = urlsplit(proxy_for(url) or url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
         with socket.create_connection((parts.hostname or "", port), timeout):
             return True
     except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError

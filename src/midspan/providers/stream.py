@@ -36,8 +36,8 @@ _INCOMPLETE = "the arguments are incomplete: the response ended before the call 
 class StreamAccumulator:
     """Builds the parts of a message from the events of a stream.
 
-    `add` takes events that a provider made itself. `add_text`, `add_thought` and `add_part` make the events for wires
-    that have no indices: each returns the events to yield, which are already added.
+    `add` takes events that the provider created. `add_text`, `add_thought` and `add_part` create the events, for APIs
+    whose streams have no part indices: each returns the events to yield, which are already added.
     """
 
     def __init__(self, first_index: int = 0) -> None:

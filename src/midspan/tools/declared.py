@@ -33,9 +33,9 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    takes = _read_schema(name, "parameters", parameters)
-    returns = None if response is None else _read_schema(name, "response", response)
-    return tool_from_spec(ToolSpec(name, description, takes, returns), callback, **options)
+    parameters = _read_schema(name, "parameters", parameters)
+    response = None if response is None else _read_schema(name, "response", response)
+    return tool_from_spec(ToolSpec(name, description, parameters, response), callback, **options)
 
 
 def tool_from_spec(
@@ -43,12 +43,14 @@ def tool_from_spec(
 ) -> Tool[..., Any]:
     """Return a tool from a ToolSpec, or from a dict as OpenAI, Anthropic or MCP write it; see `ToolSpec.of`.
 
-    Callback and options are those of `tool_from_schema`. Options that are given replace those of the declaration.
+    Callback and options are those of `tool_from_schema`. The options replace those of the declaration.
     """
     spec = ToolSpec.of(declaration)
     check_name(spec.name)
-    takes = {"type": "object"} if spec.parameters is None else _read_schema(spec.name, "parameters", spec.parameters)
-    returns = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
+    parameters = {"type": "object"}
+    if spec.parameters is not None:
+        parameters = _read_schema(spec.name, "parameters", spec.parameters)
+    response = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
     takes_context = not _takes_values(callback, 1)
     if takes_context and not _takes_values(callback, 2):
         raise ConfigError(f"{spec.name}: the callback must be a function of the arguments, or of context and arguments")
@@ -57,17 +59,17 @@ def tool_from_spec(
         copied = deepcopy(arguments)  # the callback may change them, and the conversation must not change with them
         return ((context.user, copied) if takes_context else (copied,)), {}
 
-    spec = replace(spec, parameters=takes, response=returns)
+    spec = replace(spec, parameters=parameters, response=response)
     return Tool(spec, callback, options, bind=bind, enforces_response=True)
 
 
 def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
     """Return a schema as a dict. Type names of Python and other languages are replaced by those of JSON Schema."""
     try:
-        read = schema if isinstance(schema, dict) else msgspec.json.decode(schema, type=dict[str, Any])
-        types = [node.schema.get("type") for node in SchemaTree(read).nodes]
+        document = schema if isinstance(schema, dict) else msgspec.json.decode(schema, type=dict[str, Any])
+        types = [node.schema.get("type") for node in SchemaTree(document).nodes]
         has_other_types = any(isinstance(name, str) and name not in TYPES for name in types)
-        return normalize(read) if has_other_types else read
+        return normalize(document) if has_other_types else document
     except (SchemaError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"failed to create tool {tool}: invalid {label} schema: {error}") from error
 
@@ -114,7 +116,7 @@ def _parameter_schema(parameter: _Parameter, fields: Mapping[str, Any]) -> dict[
     not_keywords = _Parameter.__struct_fields__
     keywords = {key: value for key, value in fields.items() if key not in not_keywords and value not in (None, "")}
     try:
-        more = msgspec.json.decode(parameter.validation_json or "{}", type=dict[str, Any])
-        return normalize({"type": "any", **keywords, **more})
+        validation = msgspec.json.decode(parameter.validation_json or "{}", type=dict[str, Any])
+        return normalize({"type": "any", **keywords, **validation})
     except (SchemaError, TypeError, msgspec.DecodeError) as error:
         raise SchemaError(f"{parameter.name!r}: {error}") from error

@@ -117,7 +117,9 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
             return _invalid_arguments(call, validated.problems)
         arguments, changes = validated.arguments, validated.changes
     started, name = context.start(tool.timeout), call.name
-    function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
+    function = (
+        partial(tool.function, **arguments) if tool.bind is None else partial(_bind_and_call, tool, arguments, context)
+    )
     try:
         if tool.is_async:
             value = await run_in_task(function, timeout=tool.timeout, name=name)
@@ -149,7 +151,7 @@ def execute_here(
     if validated.problems:
         return _invalid_arguments(call, validated.problems)
     try:
-        value = _bind(tool, validated.arguments, context)
+        value = _bind_and_call(tool, validated.arguments, context)
         if type(value) not in _PLAIN_TYPES:
             value = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop).result()
     except Exception as error:  # noqa: BLE001 - tools are user code
@@ -167,21 +169,21 @@ async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
     while True:  # a lambda may return a coroutine, which may return a generator
         seconds_left = None if tool.timeout is None else tool.timeout - (monotonic() - started)
         if isinstance(value, Iterator):
-            value = _limited(await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left))
+            value = _truncate_items(await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left))
         elif isinstance(value, AsyncIterator):
-            value = _limited(await run_in_task(_collect, value, timeout=seconds_left, name=name))
+            value = _truncate_items(await run_in_task(_collect, value, timeout=seconds_left, name=name))
         elif inspect.isawaitable(value):
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
         else:
             return value
 
 
-def _limited(items: list[Any]) -> list[Any]:
+def _truncate_items(items: list[Any]) -> list[Any]:
     """Return the items, with a mark in place of the last one if there are too many."""
     return items if len(items) <= _MAX_ITEMS else [*items[:-1], f"… [cut: the first {_MAX_ITEMS:,} items]"]
 
 
-def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
+def _bind_and_call(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
     if tool.bind is None:
         return tool.function(**arguments)
     try:
@@ -253,7 +255,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     except ResultError as error:
         if tool.enforces_response and tool.response is not None:
             return call.error_result(f"invalid response: {error}")
-        value, size = _describe(returned, error), 0
+        value, size = _describe_unserializable(returned, error), 0
     else:
         if tool.response is not None and not media and not tool.response.accepts(value):
             # A tool may report an error in its result, whatever schema its successes have.
@@ -268,7 +270,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         tool.final if isinstance(tool.final, bool) else _is_final(call.name, tool.final, value)
     )
     if size > tool.max_result_chars:
-        value = _cut(value, tool.max_result_chars)
+        value = _truncate_value(value, tool.max_result_chars)
     return ToolResult(call.id, call.name, value, is_error, tuple(media), is_final, notes, hint)
 
 
@@ -337,7 +339,7 @@ def media_type_of(head: bytes) -> str | None:
     return next((media_type for signature, media_type in _SIGNATURES.items() if head.startswith(signature)), None)
 
 
-def _describe(value: Any, error: ResultError) -> str:
+def _describe_unserializable(value: Any, error: ResultError) -> str:
     """Return why a value is not JSON serializable, and its repr."""
     try:
         text = repr(value)[:200]
@@ -346,7 +348,7 @@ def _describe(value: Any, error: ResultError) -> str:
     return truncate(f"{error}. repr: {text}")
 
 
-def _cut(value: Any, max_chars: int) -> Any:
+def _truncate_value(value: Any, max_chars: int) -> Any:
     """Return the value, or if it is longer than `max_chars`, its first characters with a mark."""
     text = value if isinstance(value, str) else _encode(value).decode()
     return value if len(text) <= max_chars else truncate(text, max_chars)

@@ -63,7 +63,7 @@ class _DataOptions(TypedDict, total=False):
 
 
 class DeclaredToolOptions(_DataOptions, total=False):
-    """What can be said about a tool beside its name, its description, its schemas and its function; see `tool`."""
+    """The options of a tool that is declared with a name, a description and schemas; `tool` describes them."""
 
     final: bool | Callable[[Any], bool]
 
@@ -76,7 +76,7 @@ class ToolOptions(DeclaredToolOptions, total=False):
 
 
 def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
-    """Return the spec with the options in place of its own. Raises ConfigError if one of them is not valid."""
+    """Return the spec with these options, which override its fields. Raises ConfigError if an option is not valid."""
     try:
         _check_options(options)
         effects = _effects(spec, options)
@@ -178,7 +178,7 @@ class Tool(Generic[P, R]):
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         self._formats = options.get("check_formats", False)
-        if enforces_response or self.spec.examples:  # other schemas are valid, because we make them
+        if enforces_response or self.spec.examples:  # schemas made from signatures are always valid
             self._check_schemas()
 
     def _check_schemas(self) -> None:

@@ -13,7 +13,6 @@ from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
 from midspan.tools.tasks import Outcome, result_of, start
 
-Planned = tuple[ToolCall, RunContext[Any]]
 Finished = tuple[int, ToolResult, float]
 """The position of a call, its result, and how many seconds it took."""
 Order = Mapping[int, Iterable[int]]
@@ -27,14 +26,14 @@ async def run_calls(
     max_concurrency: int | None = None,
 ) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
-    planned = [(call, NO_CONTEXT) for call in calls]
-    finished = each_call(planned, lambda call, _: run(call), max_concurrency=max_concurrency)
+    with_context = [(call, NO_CONTEXT) for call in calls]
+    finished = each_call(with_context, lambda call, _: run(call), max_concurrency=max_concurrency)
     results = {position: result async for position, result, _ in finished}
     return [results[position] for position in range(len(calls))]
 
 
 async def each_call(
-    calls: Sequence[Planned],
+    calls: Sequence[tuple[ToolCall, RunContext[Any]]],
     run: SourceCall,
     *,
     max_concurrency: int | None = None,
@@ -54,7 +53,7 @@ async def each_call(
     slots = asyncio.Semaphore(max_concurrency or len(calls))
     finished: asyncio.Queue[int] = asyncio.Queue()
 
-    async def run_one(position: int) -> tuple[ToolResult, float]:
+    async def run_when_allowed(position: int) -> tuple[ToolResult, float]:
         for earlier in predecessors.get(position, ()):
             await settled[earlier].wait()
         await slots.acquire()
@@ -73,7 +72,7 @@ async def each_call(
     begin = perf_counter()
     try:
         for position in range(len(calls)):
-            tasks.append(start(run_one, position))
+            tasks.append(start(run_when_allowed, position))
             tasks[position].add_done_callback(partial(on_done, position))
         for _ in calls:
             position = await finished.get()

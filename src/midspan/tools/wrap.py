@@ -140,7 +140,7 @@ class Merged(ToolSource):
 class WrapperSource(ToolSource):
     """The tools of another source, or functions. Subclasses override `adapt`, `call`, or both.
 
-    The adapted tools are kept until the source within lists others, so a call needs no listing.
+    The adapted tools are kept until the wrapped source lists others, so a call needs no listing.
     """
 
     is_local = False
@@ -152,14 +152,14 @@ class WrapperSource(ToolSource):
         self._listing: ToolListing | None = None
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return the tools as this source shows them. It is called when the tools within have changed."""
+        """Return the tools as this source shows them. It is called when the wrapped source lists other tools."""
         return tools
 
     async def list_tools(self) -> ToolListing:
         return self.update(await self.source.list_tools())
 
     def update(self, inner: ToolListing) -> ToolListing:
-        """Return the adapted form of a listing of the source within."""
+        """Return the adapted form of a listing of the wrapped source."""
         if self._listing is None or not inner.is_same_as(self._inner):
             self._listing = replace(inner, tools=self.adapt(inner.tools))
             self._inner = inner
@@ -266,8 +266,8 @@ class Required(WrapperSource):
         return listing
 
 
-class OwnLoop:
-    """Runs coroutines in the event loop that used it first, also if they are awaited in another one."""
+class BoundLoop:
+    """Runs coroutines in the event loop that first called `run`, also if they are awaited in another one."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -297,16 +297,16 @@ class LoopBound(WrapperSource):
 
     def __init__(self, source: Tools) -> None:
         super().__init__(source)
-        self._own_loop = OwnLoop()
+        self._bound_loop = BoundLoop()
 
     async def list_tools(self) -> ToolListing:
-        return await self._own_loop.run(super().list_tools())
+        return await self._bound_loop.run(super().list_tools())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        return await self._own_loop.run(super().call(call, context))
+        return await self._bound_loop.run(super().call(call, context))
 
     async def aclose(self) -> None:
-        await self._own_loop.run(super().aclose())
+        await self._bound_loop.run(super().aclose())
 
 
 class AdaptedTools(WrapperSource):
@@ -322,25 +322,23 @@ class AdaptedTools(WrapperSource):
         """By the name that the model uses: the tool's own name, and the schema that the model sees."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.adapt import adapt_schema  # loaded with the first run, as is the next
+        from midspan._schema.adapt import adapt_spec  # loaded with the first run, as is the next
         from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         originals: dict[str, tuple[str, AdaptedSchema]] = {}
         specs = []
         for spec in tools:
-            name, schema = names[spec.name], adapt_schema(spec.parameters or {}, self._dialect)
-            originals[name] = spec.name, schema
-            strict = spec.strict if spec.strict is not None else schema.strict or None
-            parameters = None if schema.is_empty else schema.schema
-            specs.append(replace(spec, name=name, parameters=parameters, strict=strict))
+            adapted, schema = adapt_spec(spec, self._dialect)
+            originals[names[spec.name]] = spec.name, schema
+            specs.append(replace(adapted, name=names[spec.name]))
         self._originals = originals
         return tuple(specs)
 
     @property
     def keeps_names(self) -> bool:
-        """Whether all tools and properties keep their names, so that calls can go to the source within as they are."""
-        return all(name == own and not schema.renamed for name, (own, schema) in self._originals.items())
+        """Whether all tools and properties keep their names, so that the wrapped source can get calls unchanged."""
+        return all(name == original and not schema.renamed for name, (original, schema) in self._originals.items())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         if self._listing is None:

@@ -1,4 +1,4 @@
-"""CloudGenie: a pretended cloud whose resources can be listed, created, changed and deleted.
+"""CloudGenie: a fictional cloud service whose resources can be listed, created, changed and deleted.
 
 `python -m midspan.toolsets.cloudgenie` serves its eight tools over MCP.
 """
@@ -114,7 +114,7 @@ def _blueprint(id: str) -> Blueprint:
 
 
 def cloudgenie_tools(database: str | Path = ":memory:") -> list[Tool[..., Any]]:
-    """Return the tools. `database` is a file, which several processes can use; by default nothing is kept."""
+    """Return the tools. `database` is a file, which several processes can use; by default it is in memory."""
     store = _Store(database)
 
     @tool(reads=("blueprint:*", "resource:*"), open_world=False)
@@ -204,7 +204,7 @@ def cloudgenie_tools(database: str | Path = ":memory:") -> list[Tool[..., Any]]:
 def main() -> None:
     """Serve the tools over MCP."""
     parser = ArgumentParser("python -m midspan.toolsets.cloudgenie", description="Serve CloudGenie over MCP.")
-    parser.add_argument("--database", metavar="FILE", default=":memory:", help="where resources are kept")
+    parser.add_argument("--database", metavar="FILE", default=":memory:", help="where resources are stored")
     parser.add_argument("--http", metavar="PORT", type=int, help="serve over HTTP, at /mcp, instead of stdio")
     options = parser.parse_args()
     try:

@@ -6,7 +6,7 @@ import pytest
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import Piece, Reader, RejectedCall
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall
 
 OBJECT = {"type": "object", "properties": {"id": {"type": "integer"}}}
 TOOLS = [
@@ -43,7 +43,7 @@ def read(text: str, tools: list[ToolSpec] = TOOLS) -> list[Piece]:
 
 
 def read_pieces(texts: list[str], tools: list[ToolSpec]) -> list[Piece]:
-    reader = Reader(tools)
+    reader = CallReader(tools)
     pieces: list[Piece] = []
     for piece in [piece for text in texts for piece in reader.feed(text)] + reader.end():
         if isinstance(piece, Text) and pieces and isinstance(pieces[-1], Text):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.providers.prompted.reader import MAX_CALLS, Reader, RejectedCall
+from midspan.providers.prompted.reader import MAX_CALLS, CallReader, RejectedCall
 from midspan.providers.prompted.scanner import Scanner
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
@@ -30,7 +30,7 @@ def steps(text: str, piece: int) -> int:
         elif frame.f_code is Scanner.parse.__code__:
             counted += frame.f_locals["parser"].at - frame.f_locals["begin"]
 
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     before = sys.getprofile()
     sys.setprofile(count)
     try:
@@ -52,14 +52,14 @@ def test_twice_the_text_takes_twice_the_steps(form: Form) -> None:
 @pytest.mark.parametrize("name", [name for name in FORMS if name.endswith(", closed")])
 def test_what_is_closed_is_a_call_in_each_length(name: str) -> None:
     for size in (1 << 15, 1 << 17):
-        reader = Reader(TOOLS)
+        reader = CallReader(TOOLS)
         assert [type(piece) for piece in [*reader.feed(FORMS[name](size)), *reader.end()]] == [ToolCall]
 
 
 @pytest.mark.parametrize("name", ["llama calls", "llama calls of another tool", "mistral of another tool"])
 def test_very_many_calls_in_one_list_are_not_all_kept(name: str) -> None:
     text = FORMS[name](1 << 18)
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     pieces = [*reader.feed(text), *reader.end()]
     assert sum(isinstance(piece, ToolCall) for piece in pieces) <= MAX_CALLS
     refused = [piece for piece in pieces if isinstance(piece, RejectedCall)]

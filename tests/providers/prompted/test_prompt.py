@@ -7,7 +7,7 @@ import pytest
 from midspan._types.parts import ToolCall
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.providers.prompted.prompt import choice_rule, example_call, system_prompt
-from midspan.providers.prompted.reader import Reader
+from midspan.providers.prompted.reader import CallReader
 
 BLUEPRINTS = ToolSpec("cloudgenie_get_blueprints", "Retrieves all available blueprints")
 RESOURCE = ToolSpec(
@@ -50,7 +50,7 @@ def test_the_form_is_stated_with_examples_of_the_real_tools_that_can_be_read_aga
     for tool, arguments in ((BLUEPRINTS, set()), (RESOURCE, {"name", "type", "blueprint_id"})):
         example = example_call(tool, "TOOL_CALL")
         assert example in prompt.splitlines()
-        reader = Reader([tool])
+        reader = CallReader([tool])
         (call,) = [*reader.feed(example), *reader.end()]
         assert isinstance(call, ToolCall)
         assert call.arguments.keys() == arguments

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import MAX_CALLS, Piece, Reader, RejectedCall, numbered
+from midspan.providers.prompted.reader import MAX_CALLS, CallReader, Piece, RejectedCall, numbered
 
 STRING = {"type": "string"}
 TOOLS = [
@@ -21,7 +21,7 @@ TOOLS = [
 
 
 def read(text: str, **options: Any) -> list[Piece]:
-    reader = Reader(TOOLS, **options)
+    reader = CallReader(TOOLS, **options)
     return joined([*reader.feed(text), *reader.end()])
 
 
@@ -163,7 +163,7 @@ def test_cut_anywhere_any_mixture_is_read_the_same(said: str, data: st.DataObjec
 
 def in_pieces(pieces: Sequence[bytes]) -> list[Piece]:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     made: list[Piece] = []
     for piece in pieces:
         made += reader.feed(decoder.decode(piece))
@@ -178,7 +178,7 @@ def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
 
 
 def test_the_marker_is_never_shown_and_other_text_is_not_held_back() -> None:
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok, then']
     assert "".join(shown) == "To be sure: "
     assert "".join(shown[: len("To be sure: ")]) == "To be sure: "
@@ -186,7 +186,7 @@ def test_the_marker_is_never_shown_and_other_text_is_not_held_back() -> None:
 
 
 def test_text_is_given_out_until_a_call_may_begin_and_the_rest_at_the_end() -> None:
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     plain = "A list:\n[1] of links,\n```python\nprint(1)\n```\n[2] more. " + "Words. " * 40
     assert text(reader.feed(plain)) == plain
     assert reader.feed('TOOL_CALL: f({"a": 1})\nI will tell you about it.') == []
@@ -207,7 +207,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("said", ANSWERS)
 def test_an_answer_without_a_call_streams_on(said: str) -> None:
-    reader = Reader(TOOLS)
+    reader = CallReader(TOOLS)
     words = " word" * 40
     shown = "".join(text(reader.feed(letter)) for letter in said + words)
     assert said + words == shown + text(reader.end())

@@ -90,6 +90,7 @@ def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[.
         ({"tools": None, "listen": "unix:/x", "token": ""}, "a token must be printable ASCII"),
         ({"tools": None, "listen": "unix:/x", "token": TOKEN, "sandbox": True}, "^sandbox= is for workers that"),
         ({"tools": None, "listen": "/x", "token": TOKEN}, "invalid address '/x'"),
+        ({"limits": {"max_cpu_seconds": 5}}, "limits must be a WorkerLimits"),
         ({"tools": None, "listen": "tcp:host:99999", "token": TOKEN}, "invalid address"),
     ],
 )

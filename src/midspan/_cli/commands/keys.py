@@ -10,7 +10,7 @@ import msgspec
 from midspan._cli.settings import settings_path, write_private
 from midspan._cli.text import escape_line, print_line
 from midspan.errors import ConfigError
-from midspan.providers.registry import families, variables_beside
+from midspan.providers.registry import families, family_variables
 
 _MIN_SHOWN_CHARS = 12
 """Four characters of a shorter key would say too much."""
@@ -35,12 +35,12 @@ def run(options: Namespace) -> int:
     if not options.name:
         raise ConfigError(f"name a provider or a variable: midspan keys {options.action} gemini")
     variable, *others = _variables(options.name)
-    kept = {name: key for name, key in keys.items() if name not in (variable, *others)}
+    changed = {name: key for name, key in keys.items() if name not in (variable, *others)}
     if options.action == "set":
-        kept[variable] = _read_key(variable)
-    elif len(kept) == len(keys):
+        changed[variable] = _read_key(variable)
+    elif len(changed) == len(keys):
         raise ConfigError(f"no key is stored for {variable}")
-    write_private(keys_path(), msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    write_private(keys_path(), msgspec.json.format(msgspec.json.encode(changed)) + b"\n")
     print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {keys_path()}")
     return 0
 
@@ -48,7 +48,7 @@ def run(options: Namespace) -> int:
 def load_keys() -> None:
     """Put the stored keys into the environment, unless it has a key of the same family, which wins."""
     for name, key in read_keys().items():
-        if not any(os.environ.get(variable, "").strip() for variable in variables_beside(name)):
+        if not any(os.environ.get(variable, "").strip() for variable in family_variables(name)):
             os.environ[name] = key
 
 

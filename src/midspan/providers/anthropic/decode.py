@@ -71,8 +71,8 @@ def decode_response(body: bytes) -> ModelResponse:
 
 def part_of(block: dict[str, Any], raw: Raw) -> Part:
     """Return a content block as a part. `raw` is the block as it came."""
-    kind, data = block.get("type"), ProviderData(ORIGIN, raw)
-    plain = _PLAIN_FIELDS.get(kind) if isinstance(kind, str) else None
+    block_type, data = block.get("type"), ProviderData(ORIGIN, raw)
+    plain = _PLAIN_FIELDS.get(block_type) if isinstance(block_type, str) else None
     extra = None if plain is not None and block.keys() <= plain else data
     match block:
         case {"type": "text", "text": str(text)}:
@@ -81,7 +81,7 @@ def part_of(block: dict[str, Any], raw: Raw) -> Part:
             return Thought(text, data)
         case {"type": "tool_use", "name": str(name), "input": dict(arguments)}:
             return ToolCall(str(block.get("id") or local_id()), name, arguments, provider_data=extra)
-    return Opaque(str(kind), data)
+    return Opaque(str(block_type), data)
 
 
 class StreamDecoder(EventDecoder):

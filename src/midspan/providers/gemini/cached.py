@@ -101,10 +101,10 @@ class Cached(WrapperProvider):
         name = cached.config.cache.key
         _log.info("the cache %s can no longer be used: %s", name, cause)
         with self._lock:
-            known = [fields for fields, cache in self._caches.items() if cache.name == name]
-            for fields in known:
+            discarded = [fields for fields, cache in self._caches.items() if cache.name == name]
+            for fields in discarded:
                 del self._caches[fields]
-        if known:
+        if discarded:
             await self._delete(name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
@@ -151,8 +151,8 @@ class Cached(WrapperProvider):
         return cache.name
 
     def _forget_expired(self, now: float) -> None:
-        """Forget the caches that the server has deleted, because nobody used them for the time that they live."""
-        expired = [key for key, cache in self._caches.items() if now - cache.refreshed_at >= self._ttl]
+        """Forget the caches that the server has deleted, because they were not refreshed in time."""
+        expired = [fields for fields, cache in self._caches.items() if now - cache.refreshed_at >= self._ttl]
         for fields in expired:
             del self._caches[fields]
 

@@ -254,7 +254,7 @@ _UNSPECIFIC = "Request contains an invalid argument."
 
 
 _FALLBACK = "gemini schema fallback"
-"""Beside a config that the server rejected: the one to use instead, so that it is rejected once."""
+"""The key under which a rejected config keeps the config to use instead, so that it is rejected only once."""
 
 
 def apply_known_fallback(request: ModelRequest) -> ModelRequest:

@@ -117,7 +117,7 @@ def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_i
 
 
 def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tuple[ModelResponse, str | None]:
-    """Return the same, and the token with which a response that is not complete can be continued."""
+    """Return the response, and the token with which it can be continued if it is not complete."""
     raw, chunk, candidate = read(body)
     if candidate is None:
         candidate = no_candidate(chunk.prompt_feedback)
@@ -339,7 +339,7 @@ def response_of(
     tokens = chunk.usage_metadata
     usage = _NO_USAGE if tokens is None else _usage_of(tokens)
     return ModelResponse(
-        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # the reason is no number any more
+        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # raw_finish_reason returns a string
     )  # fmt: skip
 
 

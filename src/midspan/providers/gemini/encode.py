@@ -125,7 +125,7 @@ def _is_server_side(part: Part) -> bool:
 
 
 def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
-    is_ours = message.provider_data is not None and message.provider_data.origin == ORIGIN
+    is_from_gemini = message.provider_data is not None and message.provider_data.origin == ORIGIN
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
     media: list[Any] = []
@@ -133,7 +133,7 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
         data = part.provider_data
         if data is not None and data.origin == ORIGIN and data.raw:
             encoded = _encode_sent_part(part, data.raw, capabilities)
-        elif is_ours and isinstance(part, Thought):
+        elif is_from_gemini and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
         else:
             encoded = _encode_plain_part(part, capabilities)
@@ -158,12 +158,12 @@ def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
     is_unchanged = encode_json(as_sent) == encode_json(part)
     if is_unchanged and (capabilities.media_in_results or not isinstance(part, ToolResult)):
         return raw if capabilities.call_ids or not _has_id(part) else _without_id(raw)
-    rest = {name: value for name, value in fields_of(raw).items() if name not in _PART_KINDS}
+    rest = {name: value for name, value in fields_of(raw).items() if name not in _PART_FIELDS}
     plain = {"text": part.text} if isinstance(part, Text | Thought) else _encode_plain_part(part, capabilities)
     return {**plain, **({"thought": True} if isinstance(part, Thought) else {}), **rest}
 
 
-_PART_KINDS = frozenset(("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"))
+_PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"))
 
 
 def _without_id(raw: Raw) -> dict[str, Any]:

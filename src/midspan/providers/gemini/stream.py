@@ -145,7 +145,7 @@ class StreamDecoder:
         return self._accumulator.add_part(value)
 
     def _merge(self, chunk: Chunk | _Delta) -> None:
-        """The latest value of each field counts."""
+        """Keep the latest value of each field."""
         self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
         self._chunk.model_version = chunk.model_version or self._chunk.model_version
         self._chunk.response_id = chunk.response_id or self._chunk.response_id
@@ -182,11 +182,11 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        for place, entry in enumerate(self._parts):
+        for position, entry in enumerate(self._parts):
             if entry is not None and _is_same_call(value, entry[0]):
                 # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
                 if value.provider_data is not None:
-                    self._parts[place] = (value, raw)
+                    self._parts[position] = (value, raw)
                 return events
         self._parts.append((value, raw))
         return events + self._accumulator.add_part(value)
@@ -204,10 +204,10 @@ class StreamDecoder:
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        raw, place, index = self._open.complete(), self._open.place, self._open.index
+        raw, position, index = self._open.complete(), self._open.position, self._open.index
         self._open = None
         value = part_of(raw, self._make_id)
-        self._parts[place] = (value, raw)
+        self._parts[position] = (value, raw)
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -232,10 +232,10 @@ class StreamDecoder:
 
 
 class _OpenCall:
-    """A call whose arguments are still arriving, its place among the parts, and the index of its events."""
+    """A call whose arguments are still arriving, its position among the parts, and the index of its events."""
 
-    def __init__(self, place: int, index: int) -> None:
-        self.place = place
+    def __init__(self, position: int, index: int) -> None:
+        self.position = position
         self.index = index
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
@@ -267,7 +267,7 @@ def _is_same_call(call: ToolCall, other: Part) -> bool:
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
-    """Yield the parts: adjacent deltas of text, which only the stream had cut, joined to one."""
+    """Yield the parts, with adjacent deltas of the same text joined to one part."""
     for part_type, group in groupby(entries, key=lambda entry: _delta_type(entry[0])):
         if part_type is None:
             yield from group
@@ -289,7 +289,7 @@ def _only_part(document: bytes) -> Raw:
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
-    """The type of a text that can be joined with its neighbours; None for all other parts."""
+    """Return the type of a text that can be joined with its neighbours; None for all other parts."""
     return type(part) if isinstance(part, Text | Thought) and part.provider_data is None else None
 
 

@@ -157,9 +157,9 @@ class Builtin(Proto, frozen=True):
     """A tool that Google runs itself; a field of `Tool` has its name."""
 
     def as_builtin(self) -> BuiltinTool:
-        """The same for any place where tools are given, beside functions."""
-        kind = type(self).__name__
-        return BuiltinTool(kind[0].lower() + kind[1:], to_plain(self))
+        """Return this tool in the form that agents accept."""
+        name = type(self).__name__
+        return BuiltinTool(name[0].lower() + name[1:], to_plain(self))
 
 
 class GoogleSearch(Builtin, frozen=True):

@@ -91,13 +91,14 @@ def parts_of(step: dict[str, Any], raw: Raw) -> Iterator[Part]:
 
 
 def _content_part(content: dict[str, Any]) -> Part:
-    kind = content.get("type")
-    if kind == "text":
+    content_type = content.get("type")
+    if content_type == "text":
         return Text(str(content.get("text") or ""))
-    if kind in _MEDIA:
-        media_type = str(content.get("mime_type") or f"{kind}/*")
+    if content_type in _MEDIA:
+        media_type = str(content.get("mime_type") or f"{content_type}/*")
         return Blob(media_type, base64=content.get("data"), url=content.get("uri"))
-    return Opaque(str(kind), ProviderData(ORIGIN, Raw(encode_json({"type": "model_output", "content": [content]}))))
+    raw = Raw(encode_json({"type": "model_output", "content": [content]}))
+    return Opaque(str(content_type), ProviderData(ORIGIN, raw))
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
@@ -172,7 +173,7 @@ class StreamDecoder(EventDecoder):
                     yield self.accumulator.add(PartDelta(self._open[index], ArgumentsPartDelta(text)))
             case {"type": "text_annotation_delta", "annotations": list(annotations)} if step.get("content"):
                 step["content"][-1].setdefault("annotations", []).extend(annotations)
-            case {"type": kind} if kind in _MEDIA:
+            case {"type": content_type} if content_type in _MEDIA:
                 step.setdefault("content", []).append(delta)
                 yield from self._end(index)
                 yield from self.accumulator.add_part(_content_part(delta))

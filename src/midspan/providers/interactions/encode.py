@@ -111,8 +111,6 @@ def _steps(message: Message) -> Iterator[Any]:
         return
     content: list[Any] = []
     for part in message.parts:
-        own = part.provider_data
-        is_ours = own is not None and own.origin == ORIGIN and bool(own.raw)
         if isinstance(part, ToolResult):
             yield _encode_result(part)
         elif isinstance(part, ToolCall):
@@ -121,8 +119,9 @@ def _steps(message: Message) -> Iterator[Any]:
                 content = []
             yield {"type": "function_call", "id": part.id, "name": part.name, "arguments": part.arguments}
         elif isinstance(part, Thought | Opaque):
-            if is_ours and own is not None:
-                yield own.raw
+            data = part.provider_data
+            if data is not None and data.origin == ORIGIN and data.raw:
+                yield data.raw
         elif encoded := _encode_content(part):
             content.append(encoded)
     if content:
@@ -134,8 +133,9 @@ def _encode_content(part: Part) -> dict[str, Any] | None:
         return {"type": "text", "text": part.text} if part.text else None
     if not isinstance(part, Blob):
         return None
-    kind = part.media_type.partition("/")[0]
-    content = {"type": kind if kind in ("image", "audio", "video") else "document", "mime_type": part.media_type}
+    category = part.media_type.partition("/")[0]
+    is_media = category in ("image", "audio", "video")
+    content = {"type": category if is_media else "document", "mime_type": part.media_type}
     return {**content, "uri": part.url} if part.url is not None else {**content, "data": part.base64}
 
 

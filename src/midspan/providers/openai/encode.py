@@ -247,27 +247,27 @@ def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
 def _without_response_fields(raw: Raw, preset: Preset) -> dict[str, Any]:
     """Return a message that the service sent, without what it does not accept back."""
     message = _fields_of(raw)
-    kept: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value for name, value in message.items() if name in SENT_FIELDS or name in preset.message_fields
     }
     for name in ("refusal", "audio", "function_call"):
-        if kept.get(name) == b"null":
-            del kept[name]
-    if "tool_calls" in kept:
-        calls = msgspec.json.decode(kept["tool_calls"], type=list[dict[str, Raw]] | None) or []
-        kept["tool_calls"] = [_without_call_fields(call, preset) for call in calls]
+        if fields.get(name) == b"null":
+            del fields[name]
+    if "tool_calls" in fields:
+        calls = msgspec.json.decode(fields["tool_calls"], type=list[dict[str, Raw]] | None) or []
+        fields["tool_calls"] = [_without_call_fields(call, preset) for call in calls]
         if not calls:
-            del kept["tool_calls"]
-    return kept
+            del fields["tool_calls"]
+    return fields
 
 
 def _without_call_fields(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
     names = (*_CALL_FIELDS, *preset.call_fields)
-    kept: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
+    fields: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
     if "function" in call and "arguments" not in (function := _fields_of(call["function"])):
-        kept["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
+        fields["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
     id = msgspec.json.decode(call["id"])
-    return {**kept, "id": valid_id(id, preset.id_pattern)}
+    return {**fields, "id": valid_id(id, preset.id_pattern)}
 
 
 def _fields_of(raw: Raw) -> dict[str, Raw]:

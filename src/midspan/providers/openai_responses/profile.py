@@ -2,11 +2,10 @@
 
 import re
 
-from midspan.providers.openai.profile import PRESETS, STRICT
+from midspan.providers.openai.profile import STRICT
 from midspan.providers.provider import ModelProfile
 
 ORIGIN = "openai-responses"
-PRESET = PRESETS["openai"]
 ID = re.compile(r"\S{1,64}")
 """Valid ids of calls."""
 _REASONING_MODEL = re.compile(r"(?:[\w.-]+/)?(?:o\d|gpt-(?:[5-9]|\d\d))(?!.*-chat)")

@@ -146,11 +146,14 @@ def read_parameters(scanner: Scanner, tags: Tags) -> dict[str, Any]:
     return arguments
 
 
-def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]) -> Any:
-    """Return what the text between the tags means: the text itself, or the JSON in it."""
-    if is_string == "true" or (types == {"string"} and text not in ("null", "None")):
+def _tag_value(key: str, text: str, string_flag: str | None, types: frozenset[str]) -> Any:
+    """Return what the text between the tags means: the text itself, or the JSON in it.
+
+    `string_flag` is `true` or `false` if the tag says whether the value is a string.
+    """
+    if string_flag == "true" or (types == {"string"} and text not in ("null", "None")):
         return text
-    may_be_string = "string" in types and not is_string
+    may_be_string = "string" in types and not string_flag
     try:
         value = loads(text)
     except InvalidJson:

@@ -17,7 +17,7 @@ from midspan.providers.prompted.arguments import (
     read_parentheses,
     read_tag_call,
 )
-from midspan.providers.prompted.scanner import CUT, Calls, Scanner, Unreadable, WrittenCall, properties_of
+from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {
@@ -29,7 +29,7 @@ _NO_CALL = re.compile(r"(?:\s*+(?:print\(\s{0,4}[^\W\d]\w{0,99}\s{0,4}\)|#[^\n]*
 """Code between calls that changes nothing: comments, and a result that is printed."""
 
 
-def read_calls(scanner: Scanner) -> Calls:
+def read_calls(scanner: Scanner) -> WrittenCalls:
     """Read calls up to the end mark of the form; without one, as long as commas or semicolons follow."""
     form, begin, end = scanner.form, scanner.at, scanner.at
     calls: list[WrittenCall] = []
@@ -51,7 +51,7 @@ def read_calls(scanner: Scanner) -> Calls:
     return calls
 
 
-def _read_marked_calls(scanner: Scanner) -> Calls:
+def _read_marked_calls(scanner: Scanner) -> WrittenCalls:
     scanner.match(_NO_CALL)
     mark = scanner.take_after_space(*CALL_MARKS)
     scanner.space()
@@ -81,7 +81,7 @@ def check_unrecognised(scanner: Scanner, begin: int) -> None:
 _JSON_START = re.compile(r"(?:\[\s*)?[{\]]")
 
 
-def _read_any(scanner: Scanner) -> Calls:
+def _read_any(scanner: Scanner) -> WrittenCalls:
     """Read one call, or a list of calls, in any form."""
     if _JSON_START.match(scanner.text, scanner.at):
         return read_json_calls(scanner)
@@ -94,7 +94,7 @@ def _read_any(scanner: Scanner) -> Calls:
     return None if call is None else [call]
 
 
-def _read_call_list(scanner: Scanner) -> Calls:
+def _read_call_list(scanner: Scanner) -> WrittenCalls:
     """Read Python calls in brackets. In plain text the first one must be a call of a declared tool."""
     scanner.take("[")
     calls: list[WrittenCall] = []
@@ -169,7 +169,7 @@ _ARGUMENTS_FIRST = re.compile(
 )
 
 
-def read_json_calls(scanner: Scanner) -> Calls:
+def read_json_calls(scanner: Scanner) -> WrittenCalls:
     """Read an object or a list of objects."""
     begin, is_certain = scanner.at, scanner.form.is_certain
     try:
@@ -234,7 +234,7 @@ def _is_call(scanner: Scanner, name: str, arguments: Any, others: set[str]) -> b
     return not others or not others.isdisjoint(properties_of(scanner.tools.schema(tool)))
 
 
-def read_tags(scanner: Scanner) -> Calls:
+def read_tags(scanner: Scanner) -> WrittenCalls:
     """Read a call in tags that stands alone."""
     begin = scanner.at
     call = read_tag_call(scanner, scanner.form.starts[0])
@@ -245,7 +245,7 @@ def read_tags(scanner: Scanner) -> Calls:
     return [call]
 
 
-def read_after_head(scanner: Scanner) -> Calls:
+def read_after_head(scanner: Scanner) -> WrittenCalls:
     """Read an object of arguments after a head that names the tool, up to the end mark, which may be missing."""
     head = scanner.match(scanner.form.head) if scanner.form.head else None
     if head is None or not (scanner.form.is_certain or scanner.tools.resembles(head["name"])):
@@ -263,7 +263,7 @@ _NAME_AND_BRACKET = re.compile(rf"({_NAME})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
 _NAME_ONLY = re.compile(rf"({_NAME})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
 
 
-def read_marker_line(scanner: Scanner) -> Calls:
+def read_marker_line(scanner: Scanner) -> WrittenCalls:
     """Read the call after the marker that the prompt asks for: `TOOL_CALL: name({…})`, and what models make of it."""
     scanner.match(_BEFORE_NAME)
     if scanner.sees("{"):
@@ -296,7 +296,7 @@ def _check_name_only(scanner: Scanner) -> None:
         raise Unreadable(CUT)
 
 
-def reject_end_mark(scanner: Scanner) -> Calls:
+def reject_end_mark(scanner: Scanner) -> WrittenCalls:
     """Reject an end mark without a start mark: the beginning of the call was not recognised."""
     scanner.tool = ""
     raise Unreadable("its beginning cannot be recognised")

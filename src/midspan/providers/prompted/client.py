@@ -36,7 +36,7 @@ from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
 from midspan.providers.prompted.forms import MARKER_WORD
 from midspan.providers.prompted.history import ORIGIN, EchoFilter, TurnData, next_call_number, render, turn_data
 from midspan.providers.prompted.prompt import choice_rule, system_prompt
-from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, numbered, rejected_call
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
@@ -159,7 +159,7 @@ class _Turn:
         self._marker = f"{MARKER_WORD}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
-        self._reader = Reader(self._tools, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection)
+        self._reader = CallReader(self._tools, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
@@ -189,7 +189,7 @@ class _Turn:
         return error if has_nonce else f"{error}; to make it, write it after {self._marker}:"
 
     def add(self, event: PartEvent) -> Iterator[PartEvent]:
-        """Yield the events that an event of the inner stream gives."""
+        """Yield the events that an event of the inner stream becomes."""
         match event:
             case PartStart(index, Text() | Thought() as part) if part.provider_data is None:
                 yield from self.read(part)
@@ -234,7 +234,7 @@ class _Turn:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
         may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
-        if not may_be_empty or spec is None or not _accepts_nothing(spec):
+        if not may_be_empty or spec is None or not _accepts_no_arguments(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
         return ToolCall(self._make_id(), spec.name, {})
@@ -270,7 +270,7 @@ def _nonce(request: ModelRequest, *, guarded: bool) -> str:
     return sha256(repr((request.config.system, names)).encode("utf-8", "replace")).hexdigest()[:6]
 
 
-def _accepts_nothing(spec: ToolSpec) -> bool:
+def _accepts_no_arguments(spec: ToolSpec) -> bool:
     """Whether a tool may be called without arguments."""
     from midspan._schema.arguments import SchemaValidator  # loads the validator, which few need here
     from midspan._schema.normalize import normalize

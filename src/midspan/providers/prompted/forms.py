@@ -132,12 +132,12 @@ THOUGHTS = {
     "<|channel>thought": "<channel|>",
     "<|channel|>analysis<|message|>": "<|end|>",
 }
-"""The marks around what a model thinks. A call among it is not made."""
+"""The marks around the thoughts of a model. A call within a thought is not made."""
 _THOUGHT_ENDS = tuple(mark for mark in THOUGHTS.values() if mark.startswith("</"))
-"""Those of models whose prompt already contains the start mark."""
+"""End marks that may come without a start mark, because the prompts of some models contain it."""
 OBSERVATION = "Observation:"
 RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>", OBSERVATION)
-"""What a model writes after a result that it made up itself is not a call. An observation before a call is text."""
+"""If the model writes one of these, it invents a result, and what follows is text; see `CallReader`."""
 
 _FORMS = {mark: form for form in FORMS for mark in form.starts}
 # A nonce in brackets, bold marks and spaces may stand between the marker and its colon.
@@ -153,8 +153,8 @@ def form_of(mark: str) -> Form | None:
 _OTHER_MARKS = (*THOUGHTS, *_THOUGHT_ENDS, *RESULTS)
 
 
-def _places() -> str:
-    """Return one expression. Each alternative begins with another character, so text without marks is skipped fast."""
+def _mark_pattern() -> str:
+    """Return one pattern for all marks. Each alternative begins with another character, which makes searching fast."""
     first, rest = MARKER_WORD[0], re.escape(MARKER_WORD[1:])
     # The marker as the prompt has it counts anywhere, even glued to a word; in other letters only where a word begins.
     in_any_case = rf"(?<![\w\\].)(?i:{rest})(?:{NONCE})?{_COLON}"
@@ -165,7 +165,7 @@ def _places() -> str:
 
 
 def _before(mark: str) -> str:
-    """Return what must stand before a mark. A lookbehind has a fixed width, so each start of a line has its own."""
+    """Return the lookbehinds for what must stand before a mark. Their width is fixed, so every line start has one."""
     form = _FORMS.get(mark)
     starts = ("\n", "\n ", "\n  ", "\n   ", "\n    ", "\n\t", *THOUGHTS.values())
     line_starts = [re.escape(start + mark[0]) for start in starts]
@@ -176,13 +176,13 @@ def _before(mark: str) -> str:
     return r"(?<![\w\\.].)" if mark[0].isalpha() else r"(?<!\\.)"
 
 
-PLACES = re.compile(_places())
-"""Finds the next place where a call, a thought or a result may begin."""
+MARK = re.compile(_mark_pattern())
+"""A mark with which a call, a thought or a result may begin."""
 
 
 def has_call(text: str, begin: int, end: int) -> bool:
     """Whether there is a mark in this part of the text that does not occur in plain text."""
-    forms = (form_of(place[0]) for place in PLACES.finditer(text, begin, end))
+    forms = (form_of(mark[0]) for mark in MARK.finditer(text, begin, end))
     return any(form is not None and form.is_certain and form.head is None for form in forms)
 
 
@@ -193,7 +193,7 @@ _OPEN_MARKER = re.compile(rf"(?i:{re.escape(MARKER_WORD)})(?:\[[^\]\n]{{0,64}}|(
 
 
 def held_from(text: str, at: int) -> int:
-    """Return from where on the text must wait, because its end may be the beginning of a mark."""
+    """Return the position from which on the text is held back, because its end may be the beginning of a mark."""
     marker = _OPEN_MARKER.search(text, max(at, len(text) - _LONGEST - 80))
     held = len(text) if marker is None else marker.start()
     for size in range(min(_LONGEST, len(text) - at), 0, -1):
@@ -204,9 +204,9 @@ def held_from(text: str, at: int) -> int:
 
 def escape_marks(json: str) -> str:
     """Write the first character of each mark in a JSON text as an escape, which does not change the value."""
-    return PLACES.sub(_escape, json)
+    return MARK.sub(_escape, json)
 
 
-def _escape(place: re.Match[str]) -> str:
-    first, rest = place[0][0], place[0][1:]
-    return place[0] if first == "{" else f"\\u{ord(first):04x}{rest}"  # a brace is not part of a string
+def _escape(mark: re.Match[str]) -> str:
+    first, rest = mark[0][0], mark[0][1:]
+    return mark[0] if first == "{" else f"\\u{ord(first):04x}{rest}"  # a brace is not part of a string

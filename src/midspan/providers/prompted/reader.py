@@ -3,8 +3,8 @@
 The reader knows nothing of models and runs. However the text is cut into pieces, the result is the same. The time is
 linear in the length of the text.
 
-Text is given out up to the first place where a call may begin. All that follows is held until the end, when the calls
-are read. Calls run after the response anyway.
+Text is returned up to the first mark with which a call may begin. The rest is held back until the response ends; then
+the calls are read. They run after the response anyway.
 """
 
 import re
@@ -18,11 +18,11 @@ from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool, unknown_tool
 from midspan.providers.prompted.calls import read_calls
 from midspan.providers.prompted.forms import (
+    MARK,
     MARKER,
     MARKER_WORD,
     NONCE,
     OBSERVATION,
-    PLACES,
     RESULTS,
     THOUGHTS,
     form_of,
@@ -36,8 +36,8 @@ MAX_CALLS = 1_000
 """In one answer."""
 _MAX_FALSE_STARTS = 20_000
 """After this many false starts the rest is treated as text."""
-_CONTEXT = 64
-"""Characters before the position that patterns may look back at."""
+_LOOKBEHIND_CHARS = 64
+"""How far before the position a pattern may look."""
 _NONCE = re.compile(NONCE)
 
 
@@ -71,8 +71,8 @@ def numbered(first: int = 0) -> Callable[[], str]:
     return lambda: f"gemini_call_{next(numbers)}"
 
 
-class Reader:
-    """`feed` text, and take the text before the first call; at the `end` take the rest."""
+class CallReader:
+    """`feed` returns the text before the first call, and `end` everything else: calls, and text between them."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class Reader:
         self._nonce = nonce
         self._rejection = rejection
         self._make_id = make_id or numbered()
-        # The text before `_at` was already given out and is kept as context, at first as if a line had ended.
+        # The text before `_at` was already returned and is kept for lookbehinds; at first, a line break.
         self._text, self._at = "\n", 1
         self._held: list[str] | None = None
-        """The text after a place where a call may begin."""
+        """The text from the first possible call on; None before it."""
         self._fed_chars = 0
         self._thought_end: str | None = None
         self._has_call_in_thought = False
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reparsed_chars = 0
-        """Places that looked like a call and were none, and how much text was read there."""
+        """How many marks did not begin a call, and how much text was read after them."""
         self._pieces: list[Piece] = []
         self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
-        """Calls, and None for text, each with the text that it stands for. The end of a thought makes them text."""
+        """Calls, or None for text, each with its text. They become text if an end mark shows that all was a thought."""
         self._call_count = 0
 
     def feed(self, text: str) -> list[Piece]:
@@ -130,51 +130,51 @@ class Reader:
 
     def _read(self, more: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
-        self._text = text = self._text[max(0, self._at - _CONTEXT) :] + more
-        self._at = search_at = min(self._at, _CONTEXT)
+        self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + more
+        self._at = search_at = min(self._at, _LOOKBEHIND_CHARS)
         while not self._rest_is_text and self._call_count < MAX_CALLS:
             if self._thought_end is not None:
                 if not self._skip_thought(self._thought_end, is_final=is_final):
                     return
                 search_at = self._at
-            place = PLACES.search(text, search_at)
-            if place is None:
+            mark = MARK.search(text, search_at)
+            if mark is None:
                 self._add_text(len(text) if is_final else held_from(text, search_at))
                 return
-            begin, form = place.start(), form_of(place[0])
+            begin, form = mark.start(), form_of(mark[0])
             if form is None:
-                search_at = self._skip_mark(place)
+                search_at = self._skip_mark(mark)
                 continue
             has_head = form.head is None or form.head.match(text, begin, begin + MAX_HEAD_CHARS)
             if not has_head and (is_final or len(text) - begin >= MAX_HEAD_CHARS):
                 search_at = begin + 1
             elif is_final:
-                search_at = self._read_call(place, form)
+                search_at = self._read_call(mark, form)
             else:
                 self._add_text(begin)
                 self._held = [] if has_head else None
                 return
         self._add_text(len(text))
 
-    def _skip_mark(self, place: re.Match[str]) -> int:
-        """Handle a mark of a thought or a result, and return where to go on."""
-        mark = place[0]
-        if mark in RESULTS:
-            self._rest_is_text = mark != OBSERVATION or self._call_count > 0
-            return place.end()
-        self._add_text(place.end())
-        if mark in THOUGHTS:
-            self._thought_end = THOUGHTS[mark]
+    def _skip_mark(self, mark: re.Match[str]) -> int:
+        """Handle a mark of a thought or a result, and return where to continue."""
+        if mark[0] in RESULTS:
+            # Before the first call, an observation is text of the model and calls may follow it.
+            self._rest_is_text = mark[0] != OBSERVATION or self._call_count > 0
+            return mark.end()
+        self._add_text(mark.end())
+        if mark[0] in THOUGHTS:
+            self._thought_end = THOUGHTS[mark[0]]
         else:  # the thought began in the prompt, so all calls so far stood in it
             self._pieces.append(Text("".join(text for _, text in self._calls)))
             self._calls, self._call_count = [], 0
         return self._at
 
-    def _skip_thought(self, mark: str, *, is_final: bool) -> bool:
-        """Give out the thought as text. Return whether it has ended."""
-        begin, end = self._at, self._text.find(mark, self._at)
+    def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
+        """Add the thought as text. Return whether it has ended."""
+        begin, end = self._at, self._text.find(end_mark, self._at)
         if end >= 0:
-            self._add_text(end + len(mark))
+            self._add_text(end + len(end_mark))
             self._thought_end, self._has_call_in_thought = None, False
             return True
         self._add_text(len(self._text) if is_final else held_from(self._text, begin))
@@ -184,10 +184,10 @@ class Reader:
             self._add_call(RejectedCall("", error), "")
         return False
 
-    def _read_call(self, place: re.Match[str], form: Form) -> int:
-        """Read the call at a place, and return where to go on."""
-        begin, text = place.start(), self._text
-        scanner = Scanner(text, begin if form.is_content else place.end(), self._tools, form)
+    def _read_call(self, mark: re.Match[str], form: Form) -> int:
+        """Read the call that begins with a mark, and return where to continue."""
+        begin, text = mark.start(), self._text
+        scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
         try:
             calls = (form.parse or read_calls)(scanner)
         except Unreadable as error:
@@ -199,7 +199,7 @@ class Reader:
             return begin + 1
         self._add_text(begin)
         self._at = scanner.at
-        nonce = _NONCE.search(place[0]) if form is MARKER else None
+        nonce = _NONCE.search(mark[0]) if form is MARKER else None
         has_nonce = nonce is not None and nonce[0][1:-1] == self._nonce
         for number, call in enumerate(calls[: MAX_CALLS - self._call_count]):
             raw = "" if number else text[begin : scanner.at]
@@ -226,7 +226,7 @@ class Reader:
         return self._at
 
     def _add_false_start(self, parsed_chars: int) -> None:
-        """Count a place that is no call. Text after it is scanned again; the limits keep that linear."""
+        """Count a mark that did not begin a call. Text after it is scanned again; the limits keep the time linear."""
         self._false_starts += 1
         self._reparsed_chars += parsed_chars
         is_too_much = self._reparsed_chars > 4 * self._fed_chars + 50_000
@@ -240,7 +240,7 @@ class Reader:
             self._calls.append((more, ""))
 
     def _add_text(self, end: int) -> None:
-        """Give out the text up to this position."""
+        """Add the text up to this position."""
         if end > self._at:
             self._calls.append((None, self._text[self._at : end]))
             self._at = end
@@ -258,7 +258,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     text = _HEAD.sub("", text, count=1).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
     for candidate in (code, f"{MARKER_WORD}: {text}", text):
-        reader = Reader(index, make_id=local_id)
+        reader = CallReader(index, make_id=local_id)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
         calls = tuple(piece for piece in pieces if isinstance(piece, ToolCall))

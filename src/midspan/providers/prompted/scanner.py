@@ -1,4 +1,4 @@
-"""A position in a text: the marks, names and values that can be read from there."""
+"""A scanner for text that may contain calls, the declared tools, and the description of a form of calls."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -29,7 +29,8 @@ class WrittenCall(Struct, frozen=True):
     arguments: dict[str, Any]
 
 
-Calls = list[WrittenCall] | None
+WrittenCalls = list[WrittenCall] | None
+"""None: the text is not a call."""
 
 
 class Form(Struct, frozen=True, eq=False):
@@ -49,7 +50,7 @@ class Form(Struct, frozen=True, eq=False):
     """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
     is_content: bool = False
     """The start mark is a part of what is read."""
-    parse: "Callable[[Scanner], Calls] | None" = None
+    parse: "Callable[[Scanner], WrittenCalls] | None" = None
     """Reads the calls; returns None if the text is not a call. Without it, the calls are read in any form."""
     error: str = ""
     """Why calls in this form are not made."""
@@ -99,7 +100,7 @@ def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
 
 
 class Scanner:
-    """Reads from `at` on."""
+    """Reads marks, names and values from the position `at` of a text."""
 
     def __init__(self, text: str, at: int, tools: ToolIndex, form: Form) -> None:
         self.text = text
@@ -127,7 +128,7 @@ class Scanner:
         return mark
 
     def take_after_space(self, *marks: str) -> str:
-        """Do the same after any space, which is not skipped if no mark follows."""
+        """Like `take`, after any space; without a mark the position stays the same."""
         before = self.at
         self.space()
         mark = self.take(*marks)

@@ -21,7 +21,7 @@ from midspan.tools.mcp.oauth import AUTHORIZATION_SECONDS, OAuth
 from midspan.tools.mcp.options import MCPOptions, read_options
 from midspan.tools.mcp.protocols import PROCESS_CACHE, ProtocolInfo
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, bulleted, describe_error, unknown
-from midspan.tools.wrap import OwnLoop
+from midspan.tools.wrap import BoundLoop
 
 if TYPE_CHECKING:
     from midspan.tools.mcp.calls import Calls
@@ -59,7 +59,7 @@ class MCPServer(ToolSource):
         self._protocol_cache = options.get("protocol_cache", PROCESS_CACHE)
         lock = options.get("lock")
         self._lock = lock if isinstance(lock, Lockfile | None) else Lockfile(lock)
-        self._own_loop = OwnLoop()
+        self._bound_loop = BoundLoop()
         self._connection: Connection | None = None
         self._calls: Calls | None = None
         self._lost: Connection | None = None
@@ -98,14 +98,14 @@ class MCPServer(ToolSource):
 
     async def list_tools(self) -> ToolListing:
         """Return the tools of the server. If it cannot be reached, the listing names it as unavailable."""
-        return await self._own_loop.run(self._list_tools())
+        return await self._bound_loop.run(self._list_tools())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        return await self._own_loop.run(self._call(call, context))
+        return await self._bound_loop.run(self._call(call, context))
 
     async def aclose(self) -> None:
         """End the session, and the process of the server. A later call starts it again."""
-        await self._own_loop.run(self._close())
+        await self._bound_loop.run(self._close())
 
     def accept_changes(self) -> None:
         """Pin the tools as the server lists them now, so that none of them is held back."""

@@ -274,7 +274,10 @@ class WorkerPool:
     async def _start_pool_worker(self, setup: WorkerSetup) -> None:
         try:
             worker = await self._start(setup)
-        except (ConfigError, WorkerError) as error:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, calls that wait for the worker must not hang
+            error = failure
+            if not isinstance(failure, ConfigError | WorkerError):
+                error = WorkerError(f"a worker could not be started: {describe_error(failure)}")
             self._starting -= 1
             if self._workers or not self._waiters:  # otherwise the waiters get the error of the last process
                 _log.error("%s", error)

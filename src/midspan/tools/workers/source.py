@@ -61,6 +61,8 @@ class Workers(ToolSource):
         """
         if (tools is None) == (listen is None):
             raise ConfigError("pass either the file of the tools or listen=…")
+        if limits is not None and not isinstance(limits, WorkerLimits):
+            raise ConfigError(f"limits must be a WorkerLimits, got {limits!r:.80}")
         if processes < 1:
             raise ConfigError(f"processes must be a positive number, got {processes!r}")
         if listen is not None:

@@ -127,7 +127,7 @@ class MCPApp:
             await send({"type": "websocket.close", "code": 1000})
 
     def _refuse(self, headers: Headers) -> PlainTextResponse | None:
-        match self._allowed.refused(headers.get("host", ""), headers.get("origin")):
+        match self._allowed.refused_header(headers.get("host", ""), headers.get("origin")):
             case "host":
                 return PlainTextResponse("Invalid Host header", 421)
             case "origin":
