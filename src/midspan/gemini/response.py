@@ -12,7 +12,7 @@ from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, is_local_id
-from midspan.errors import ConfigError, MalformedResponseError, PromptBlockedError
+from midspan.errors import ConfigError, PromptBlockedError
 from midspan.gemini.output import parse_answer
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import decode, wire
@@ -148,12 +148,7 @@ class ChunkReader:
         return map(self._chunk, self._framing.feed(piece))
 
     def end(self) -> Iterator[GenerateContentResponse]:
-        for document in self._framing.end():
-            try:
-                yield self._chunk(document)
-            except MalformedResponseError:
-                if not self._framing.is_stream:
-                    raise
+        yield from map(self._chunk, self._framing.end())
         list(self._decoder.end())
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:

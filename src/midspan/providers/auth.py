@@ -5,11 +5,11 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from midspan.errors import CredentialsError, ProviderError
+from midspan.errors import AuthenticationError, CredentialsError, MidspanError, ProviderError
 
 _log = logging.getLogger("midspan.providers")
 
@@ -53,7 +53,6 @@ class SecretHeaders(dict[str, str]):
 class ApiKey:
     """A key that is sent in a header, after an optional prefix such as `Bearer `."""
 
-    __slots__ = ("_headers", "_masker")
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
@@ -67,9 +66,6 @@ class ApiKey:
 
     def __repr__(self) -> str:
         return "<API key, hidden>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("an API key cannot be pickled")
 
 
 class EnvironmentKey:
@@ -97,35 +93,44 @@ class EnvironmentKey:
             return await ApiKey(Hidden(os.environ[names[0]]), *self._variables[names[0]]).headers()
         if self._is_optional:
             return {}
-        error = f"no {self._service} API key: set {' or '.join(self._variables)}, or"
-        page = f"; create a key at {self._page}" if self._page else ""
-        missing = CredentialsError(f"{error} pass api_key=…{page}")
-        missing.shell_message = f"{error} store it with midspan keys set, or name another model with --model{page}"
-        raise missing
+        raise missing_key(self._service, self._variables, page=self._page)
+
+
+def missing_key(service: str, variables: Iterable[str], *, page: str = "", family: str = "") -> CredentialsError:
+    """Return the error for a key that none of these variables holds."""
+    missing = f"no {service} API key: set {' or '.join(variables)}, or"
+    page = f"; create a key at {page}" if page else ""
+    error = CredentialsError(f"{missing} pass api_key=…{page}")
+    command = f"midspan keys set {family}".rstrip()
+    error.shell_message = f"{missing} store it with {command}, or name another model with --model{page}"
+    return error
 
 
 class BearerToken:
     """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token. `more` are headers that are sent
-    beside the token.
+    A plain function runs in a thread, because it may ask a server for the token. `extra_headers` are sent beside it.
     """
 
-    __slots__ = ("_give", "_is_async", "_more")
     is_static = False
 
-    def __init__(self, give: GiveToken, *, more: Mapping[str, str] | None = None) -> None:
-        self._give = give
-        self._is_async = inspect.iscoroutinefunction(give) or inspect.iscoroutinefunction(type(give).__call__)
-        self._more = dict(more or {})
+    def __init__(self, get_token: GiveToken, *, extra_headers: Mapping[str, str] | None = None) -> None:
+        self._get_token = get_token
+        self._is_async = inspect.iscoroutinefunction(get_token) or inspect.iscoroutinefunction(type(get_token).__call__)
+        self._extra_headers = dict(extra_headers or {})
 
     async def headers(self) -> Mapping[str, str]:
-        token: Any = self._give() if self._is_async else await asyncio.to_thread(self._give)
-        token = await token if inspect.isawaitable(token) else token
+        try:
+            token: Any = self._get_token() if self._is_async else await asyncio.to_thread(self._get_token)
+            token = await token if inspect.isawaitable(token) else token
+        except MidspanError:
+            raise
+        except Exception as error:  # the function is the caller's code
+            raise AuthenticationError(f"the function token=… raised {type(error).__name__}: {error}") from error
         token = Hidden(token) if isinstance(token, str) else token
         if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
-        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._more)
+        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._extra_headers)
 
     def __repr__(self) -> str:
         return "<token, hidden>"

@@ -12,24 +12,14 @@ from msgspec import Struct
 from midspan.errors import AuthenticationError, CredentialsError, MidspanError
 from midspan.providers.provider import Provider
 
-_OPENAI = "midspan.providers.openai.family:FAMILIES"
+_OPENAI_NAMES = (
+    "openai openai-responses azure openrouter xai groq mistral deepseek together google-openai ollama localai vllm "
+    "llamacpp"
+)
 BUILTIN = {
     "gemini": "midspan.providers.gemini.family:FAMILY",
     "anthropic": "midspan.providers.anthropic.family:FAMILY",
-    "openai": _OPENAI,
-    "openai-responses": _OPENAI,
-    "azure": _OPENAI,
-    "openrouter": _OPENAI,
-    "xai": _OPENAI,
-    "groq": _OPENAI,
-    "mistral": _OPENAI,
-    "deepseek": _OPENAI,
-    "together": _OPENAI,
-    "google-openai": _OPENAI,
-    "ollama": _OPENAI,
-    "localai": _OPENAI,
-    "vllm": _OPENAI,
-    "llamacpp": _OPENAI,
+    **dict.fromkeys(_OPENAI_NAMES.split(), "midspan.providers.openai.family:FAMILIES"),
     "offline": "midspan.providers.offline.client:FAMILY",
 }
 """The families of this package, in the order in which the default is chosen. Each is imported when it is needed.

@@ -3,13 +3,18 @@
 import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING
 
 from midspan._types.exchange import ModelRequest, ModelResponse
-from midspan.errors import ConfigError, CredentialsError
+from midspan.errors import ConfigError
+from midspan.providers.auth import missing_key
 from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 
 def provider_of(name: str) -> Provider:
@@ -20,9 +25,10 @@ def provider_of(name: str) -> Provider:
 
 def _make_default(family: ProviderFamily) -> Provider:
     try:
-        return family.make()
+        signature(family.make).bind()
     except TypeError as error:
         raise ConfigError(f"{family.name!r} needs a model name after the colon") from error
+    return family.make()
 
 
 def check_credentials(name: str) -> None:
@@ -30,11 +36,7 @@ def check_credentials(name: str) -> None:
     family, service = _resolve(name)[0], provider_of(name).profile.service
     has_key = family.has_credentials(os.environ) or any(os.environ.get(key, "").strip() for key in family.environment)
     if family.environment and family.needs_credentials and not has_key:
-        missing = f"no {service} API key: set {' or '.join(family.environment)}"
-        error = CredentialsError(f"{missing}, or pass api_key=…")
-        stored = f"store it with midspan keys set {family.name}"
-        error.shell_message = f"{missing}, or {stored}, or name another model with --model"
-        raise error
+        raise missing_key(service, family.environment, family=family.name)
 
 
 def family_name(name: str | None) -> str:
@@ -90,16 +92,13 @@ def _example_model() -> str:
 
 def families() -> Iterator[ProviderFamily]:
     """Yield all families: those of this package first, then those of others by name."""
-    for name in BUILTIN:
-        yield _builtin(name)
-    for point in sorted(_entry_points(), key=lambda point: str(point.name)):
-        if point.name not in BUILTIN:
-            yield _load(point)
+    yield from map(_family, BUILTIN)
+    yield from map(_family, sorted(_entry_points().names - BUILTIN.keys()))
 
 
 def family_names() -> list[str]:
     """Return what can stand before the colon, without importing a provider."""
-    return sorted({*BUILTIN, *(point.name for point in _entry_points())})
+    return sorted(BUILTIN.keys() | _entry_points().names)
 
 
 def _resolve(name: str) -> tuple[ProviderFamily, str]:
@@ -112,38 +111,34 @@ def _resolve(name: str) -> tuple[ProviderFamily, str]:
             return family, ""
         if name.startswith(family.prefixes):
             return family, name
-    example = _example_model()
-    names = ", ".join(family_names())
+    example, names = _example_model(), ", ".join(family_names())
     raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {example!r}; providers: {names}")
 
 
 def _family(name: str) -> ProviderFamily:
-    if name in BUILTIN:
-        return _builtin(name)
-    for point in _entry_points():
-        if point.name == name:
-            return _load(point)
-    raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
-
-
-def _builtin(name: str) -> ProviderFamily:
+    if name not in BUILTIN:
+        return _load(name)
     module, _, attribute = BUILTIN[name].partition(":")
     value = getattr(import_module(module), attribute)
     family: ProviderFamily = value[name] if isinstance(value, dict) else value
     return family
 
 
-def _entry_points() -> Any:
+def _entry_points() -> "EntryPoints":
     from importlib.metadata import entry_points  # slow to import, and most names are built in
 
     return entry_points(group=ENTRY_POINTS)
 
 
-def _load(point: Any) -> ProviderFamily:
+def _load(name: str) -> ProviderFamily:
+    """Return the family that another package registers under this name."""
+    point = next(iter(_entry_points().select(name=name)), None)
+    if point is None:
+        raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
     try:
         family = point.load()
     except Exception as error:
-        raise ConfigError(f"the provider {point.name!r} cannot be loaded from {point.value}: {error}") from error
+        raise ConfigError(f"the provider {name!r} cannot be loaded from {point.value}: {error}") from error
     if not isinstance(family, ProviderFamily):
-        raise ConfigError(f"the entry point {point.name!r} must load a ProviderFamily, got {family!r:.80}")
+        raise ConfigError(f"the entry point {name!r} must load a ProviderFamily, got {family!r:.80}")
     return family

@@ -69,7 +69,7 @@ def test_a_token_comes_from_a_function_of_the_caller_sync_or_async() -> None:
         return "t2"
 
     assert headers(BearerToken(lambda: "t1")) == {"Authorization": "Bearer t1"}
-    assert headers(BearerToken(later, more={"x-goog-user-project": "p"})) == {
+    assert headers(BearerToken(later, extra_headers={"x-goog-user-project": "p"})) == {
         "Authorization": "Bearer t2",
         "x-goog-user-project": "p",
     }
@@ -115,7 +115,7 @@ def test_a_token_is_requested_each_time_and_its_error_is_raised() -> None:
     def fail() -> str:
         raise PermissionError("no metadata server")
 
-    with pytest.raises(PermissionError, match="no metadata server"):
+    with pytest.raises(AuthenticationError, match="the function token=… raised PermissionError: no metadata server"):
         headers(BearerToken(fail))
 
 

@@ -217,7 +217,7 @@ def vertex_credentials(
     if api_key is not None:
         return ApiKey(api_key, _KEY_HEADER)
     project = environment.get("GOOGLE_CLOUD_QUOTA_PROJECT")
-    return BearerToken(_google_auth_token(), more={"x-goog-user-project": project} if project else {})
+    return BearerToken(_google_auth_token(), extra_headers={"x-goog-user-project": project} if project else {})
 
 
 def _google_auth_token() -> GiveToken:

@@ -4,7 +4,6 @@ Only the fields that a run needs are decoded; `wire` has all of them, and is loa
 keep the bytes of the server, so that these go back unchanged. `stream` reads the documents of a streamed response.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +27,7 @@ from midspan._types.parts import (
     is_local_id,
     local_id,
 )
+from midspan._types.texts import replace_surrogates
 from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
@@ -141,7 +141,11 @@ def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     try:
         chunk = _read_chunk(document)
     except READ_ERRORS:
-        chunk, document = _read_leniently(document)
+        try:
+            chunk = _read_essentials(document)
+        except MalformedResponseError:
+            document = _repaired(document)
+            chunk = _read_essentials(document)
     raw = Raw(document)
     if chunk.error is not NO_BYTES and chunk.error != _NULL:
         raise parse_error(500, raw)
@@ -151,20 +155,14 @@ def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     return raw, chunk, None
 
 
-def _read_leniently(document: bytes) -> tuple[Chunk, bytes]:
-    """Read the fields without which there is no response; the others may be malformed, and so may characters."""
-    for read_object in (bytes, _repaired):
-        document = read_object(document)
-        try:
-            fields = fields_of(document)
-            essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
-            return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False), document
-        except READ_ERRORS:
-            continue
-    raise _malformed(document)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+def _read_essentials(document: bytes) -> Chunk:
+    """Read the fields without which there is no response; the others may be malformed."""
+    try:
+        fields = fields_of(document)
+        essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
+        return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False)
+    except READ_ERRORS as error:
+        raise _malformed(document) from error
 
 
 def _repaired(data: bytes) -> bytes:
@@ -175,8 +173,7 @@ def _repaired(data: bytes) -> bytes:
         document = json.loads(data.decode("utf-8-sig", "replace"))
         if isinstance(document, list) and len(document) == 1:
             document = document[0]
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        return _SURROGATE.sub("\ufffd", text).encode()
+        return replace_surrogates(json.dumps(document, ensure_ascii=False, allow_nan=False)).encode()
     except (ValueError, RecursionError) as error:
         raise _malformed(data) from error
 
@@ -331,16 +328,12 @@ def response_of(
     message: Message, chunk: Chunk, candidate: Candidate, documents: tuple[Raw, ...], api: Api
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
-    reason = candidate.finish_reason
-    finish = FINISH_REASONS.get(reason)  # type: ignore[arg-type]  # a number is in no table of names
-    if finish is None:
-        reason = raw_finish_reason(reason, api)
-        finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
-    tokens = chunk.usage_metadata
-    usage = _NO_USAGE if tokens is None else _usage_of(tokens)
+    reason = raw_finish_reason(candidate.finish_reason, api)
+    finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
+    usage = _NO_USAGE if chunk.usage_metadata is None else _usage_of(chunk.usage_metadata)
     return ModelResponse(
-        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # raw_finish_reason returns a string
-    )  # fmt: skip
+        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents
+    )
 
 
 def _usage_of(tokens: Tokens) -> Usage:

@@ -6,7 +6,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,7 +15,6 @@ from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
@@ -38,7 +37,7 @@ from midspan.providers.gemini.decode import (
     response_of,
     to_part,
 )
-from midspan.providers.gemini.partial_args import PartialArguments
+from midspan.providers.gemini.partial_args import OpenCall
 from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
 
@@ -65,8 +64,8 @@ class _Delta(Struct, rename="camel", gc=False):
     error: None = None
 
 
-_Entry = tuple[Part, Raw | bytes]
-"""A part with its bytes as `Raw`; a delta with its document as `bytes`, which holds no other part."""
+_Entry = tuple[Part, Raw | None]
+"""A part with its bytes; None for a delta, which has nothing but its text."""
 _read_delta = msgspec.json.Decoder(_Delta).decode
 
 
@@ -85,10 +84,11 @@ class StreamDecoder:
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
         """The contents that have parts, without those of deltas."""
-        self._has_deltas = False
         self._parts: list[_Entry | None] = []
         """All parts in order. None stands for a call that is still open."""
-        self._open: _OpenCall | None = None
+        self._positions: dict[str, list[int]] = {}
+        """The positions of the calls among the parts, by id."""
+        self._open: OpenCall | None = None
         self._chunk = Chunk()
         self._candidate = Candidate()
 
@@ -100,12 +100,7 @@ class StreamDecoder:
     def end(self) -> Iterator[PartEvent]:
         """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
         for document in self._framing.end():
-            try:
-                yield from self.add(document)
-            except MalformedResponseError:
-                # If the last document of a stream was cut, it has no finish reason, and the response says so.
-                if not self._framing.is_stream:
-                    raise
+            yield from self.add(document)
         yield from self._accumulator.end_current()
         if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
             yield from self._close_call()
@@ -139,9 +134,8 @@ class StreamDecoder:
         self._merge(delta)
         self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
         self._documents.append(Raw(document))
-        self._has_deltas = True
         value = (Thought if part.thought else Text)(part.text)
-        self._parts.append((value, document))
+        self._parts.append((value, None))
         return self._accumulator.add_part(value)
 
     def _merge(self, chunk: Chunk | _Delta) -> None:
@@ -182,12 +176,15 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        for position, entry in enumerate(self._parts):
+        positions = self._positions.setdefault(value.id, [])
+        for position in positions:
+            entry = self._parts[position]
             if entry is not None and _is_same_call(value, entry[0]):
                 # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
                 if value.provider_data is not None:
                     self._parts[position] = (value, raw)
                 return events
+        positions.append(len(self._parts))
         self._parts.append((value, raw))
         return events + self._accumulator.add_part(value)
 
@@ -196,7 +193,7 @@ class StreamDecoder:
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
-            self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
+            self._open = OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
         return events if _is_open(call) else events + self._close_call()
@@ -208,6 +205,8 @@ class StreamDecoder:
         self._open = None
         value = part_of(raw, self._make_id)
         self._parts[position] = (value, raw)
+        if isinstance(value, ToolCall):
+            self._positions.setdefault(value.id, []).append(position)
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -218,40 +217,17 @@ class StreamDecoder:
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
-        if self._has_deltas or len(self._contents) > 1:
+        if len(self._contents) > 1 or any(raw is None for _, raw in entries):
             entries = list(_joined(entries))
         if not entries:
             return Message("model", (), ProviderData(ORIGIN))
-        raws = [Raw(raw) for _, raw in entries]
+        raws = [raw for _, raw in entries]
         content = self._contents[0]
         if len(self._contents) > 1 or raws != raw_parts(content):
             # Whatever else the contents held beside their parts stays too; of two values the later counts.
             fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
             content = Raw(encode_json({**fields, "role": "model", "parts": raws}))
         return Message("model", linked([part for part, _ in entries]), ProviderData(ORIGIN, content))
-
-
-class _OpenCall:
-    """A call whose arguments are still arriving, its position among the parts, and the index of its events."""
-
-    def __init__(self, position: int, index: int) -> None:
-        self.position = position
-        self.index = index
-        self._part: dict[str, Any] = {}
-        self._call: dict[str, Any] = {}
-        self._arguments = PartialArguments()
-
-    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
-        """Add a part of the call. Its other fields, such as the signature, are kept."""
-        fields = msgspec.json.decode(raw)
-        self._call |= fields.pop("functionCall", None) or {}
-        self._part |= fields
-        self._arguments.add(call.args, call.partial_args)
-
-    def complete(self) -> Raw:
-        """Return the part as it would have come unstreamed."""
-        call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
-        return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
@@ -273,19 +249,12 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
             yield from group
             continue
         deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
-        if len(deltas) > 1:
+        if len(deltas) == 1 and deltas[0][1] is not None:
+            yield deltas[0]
+        elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
-            yield part_type(text), encode_json(fields)
-        elif deltas:
-            part, raw = deltas[0]
-            yield part, raw if isinstance(raw, Raw) else _only_part(raw)
-
-
-def _only_part(document: bytes) -> Raw:
-    candidate = read(document)[2]
-    assert candidate is not None, "a delta is the part of a candidate"
-    return read_content(candidate.content)[2][0][1]
+            yield part_type(text), Raw(encode_json(fields))
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
@@ -305,37 +274,41 @@ class Framing:
     """
 
     def __init__(self) -> None:
-        self._parser: EventStream | None = None
+        self._events: EventStream | None = None
         self._document: list[bytes] = []
         """The pieces of a plain response."""
 
-    @property
-    def is_stream(self) -> bool:
-        """Whether the documents come one by one, so that the last may be cut without harm to those before it."""
-        return self._parser is not None
-
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the documents that a piece completes."""
-        if self._parser is None and not self._document:
+        if self._events is None and not self._document:
             piece = piece.lstrip(_BLANK)
             if not piece:
                 return []
             if not piece.startswith((b"{", b"[")):
-                self._parser = EventStream()
-        if self._parser is not None:
-            return _documents(self._parser.feed(piece))
+                self._events = EventStream()
+        if self._events is not None:
+            return _documents(self._events.feed(piece))
         self._document.append(piece)
         return []
 
     def end(self) -> list[bytes]:
-        """Return the document that was not closed, which may be cut anywhere."""
-        if self._parser is not None:
-            return _documents(self._parser.end())
+        """Return the document that was not closed.
+
+        The last event of a stream may be cut. It is dropped: without a finish reason the response counts as cut.
+        """
+        if self._events is not None:
+            return [document for document in _documents(self._events.end()) if _is_json(document)]
         document = b"".join(self._document)
         if document.startswith(b"["):
             with suppress(msgspec.DecodeError):  # it is cut
                 return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
         return [document] if document else []
+
+
+def _is_json(document: bytes) -> bool:
+    with suppress(*READ_ERRORS):
+        return msgspec.json.decode(document, type=Raw) is not None
+    return False
 
 
 def _documents(events: list[Event]) -> list[bytes]:
