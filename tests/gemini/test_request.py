@@ -34,7 +34,6 @@ EVERY_SETTING: dict[str, Any] = {
     "audio_timestamp": True,
     "routing_config": {"x": 1},
     "model_selection_config": {"x": 1},
-    "enable_affective_dialog": True,
 }
 EVERY_FIELD: dict[str, Any] = {
     "safety_settings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from midspan._loop.agent import Agent
 from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, RunStream, final_text
-from midspan._types.events import RunEvent, TextDelta, TurnRetry
+from midspan._types.events import TextDelta, TurnRetry
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
@@ -93,16 +93,14 @@ class _WithCache(WrapperProvider):
 
 
 def _limits(turns: int | None, limits: Limits | dict[str, Any] | None) -> Limits:
-    if turns is None:
-        return Limits.of(limits or {})
-    if limits is not None:
+    if turns is not None and limits is not None:
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    return Limits.of({"max_turns": turns})
+    return Limits.of(limits or {} if turns is None else {"max_turns": turns})
 
 
 async def answer_chunks(stream: RunStream, form: Any) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
-    async with aclosing(final_text(_numbered(stream))) as deltas:
+    async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
             yield GenerateContentResponse(_chunk(delta), form=form, is_chunk=True)
     yield AutoResponse(stream.result, form)
@@ -113,14 +111,6 @@ def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:
     if isinstance(delta, TurnRetry):
         return ModelResponse(Message("model", ()), FinishReason.CUT)
     return ModelResponse(Message("model", (Text(delta.text),)), FinishReason.END)
-
-
-async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], None]:
-    async with stream:
-        number = 0
-        async for event in stream:
-            yield number, event
-            number += 1
 
 
 class ToolRegistry:

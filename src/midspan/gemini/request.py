@@ -79,7 +79,6 @@ class RequestOptions(TypedDict, total=False):
     audio_timestamp: bool | None
     routing_config: _Object
     model_selection_config: _Object
-    enable_affective_dialog: bool | None
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -200,6 +199,8 @@ def _read_content(item: Any, where: str) -> wire.Content:
     if not isinstance(item, wire.Content | Mapping):
         raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
     fields = set_fields(wire.Content, item, where)
+    if "content" in fields:
+        raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")
     if (role := fields.get("role")) is not None:
         if role not in ROLES:
             raise ConfigError(

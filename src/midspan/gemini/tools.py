@@ -1,7 +1,6 @@
 """Tools and tool choices that a caller passes, as messages of the API."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from midspan._schema.adapt import adapt_schema
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.output import is_type, parameters_schema, schema_field
+from midspan.gemini.output import is_type, json_schema_of, schema_field
 from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
@@ -93,14 +92,6 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
-    try:
-        return _cached_declaration(function)
-    except TypeError:  # it may be unhashable
-        return _cached_declaration.__wrapped__(function)
-
-
-@lru_cache(maxsize=256)
-def _cached_declaration(function: Callable[..., Any]) -> FunctionDeclaration:
     return _declaration_of(tool_of(function).spec)
 
 
@@ -117,7 +108,7 @@ def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
         json_name = f"{name}_json_schema"
         schema = fields.pop(name, None)
         if is_type(schema):
-            fields[json_name] = parameters_schema(schema)
+            fields[json_name] = json_schema_of(schema, arguments=True)
         elif schema is not None:
             fields |= schema_field(schema, f"{where}.{name}", name, json_name)
     return read(wire.FunctionDeclaration, fields, where)
