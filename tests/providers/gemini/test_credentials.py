@@ -141,7 +141,7 @@ def test_google_auth_gives_the_token_without_blocking_and_renews_it_once_for_all
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        credentials = vertex_credentials(None, None, {})
+        credentials = vertex_credentials(None, None)
         given = await asyncio.gather(*(credentials.headers() for _ in range(20)))
         assert all(dict(one) == {"Authorization": "Bearer t"} for one in given)
 
@@ -168,15 +168,15 @@ def test_errors_of_google_auth_are_reported(
         if refusal is None:
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
         with pytest.raises(kind, match=words):
-            headers(vertex_credentials(None, None, {}))
+            headers(vertex_credentials(None, None))
 
 
 def test_vertex_accepts_a_token_or_a_key_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert headers(vertex_credentials(None, lambda: "t", {})) == {"Authorization": "Bearer t"}
-    assert headers(vertex_credentials(SECRET, None, {})) == {"x-goog-api-key": SECRET}
+    assert headers(vertex_credentials(None, lambda: "t")) == {"Authorization": "Bearer t"}
+    assert headers(vertex_credentials(SECRET, None)) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(CredentialsError, match=r"pass token=…"):
-        headers(vertex_credentials(None, None, {}))
+        headers(vertex_credentials(None, None))
 
 
 def test_secrets_are_not_shown() -> None:

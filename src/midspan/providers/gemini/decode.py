@@ -132,8 +132,8 @@ def _message_of(raw: Raw, make_id: MakeId) -> Message:
             return Message("model", parts, ProviderData(ORIGIN, raw))
     except READ_ERRORS:
         pass
-    raw, _, read_parts = read_content(raw)
-    return Message("model", linked([to_part(*part, make_id) for part in read_parts]), ProviderData(ORIGIN, raw))
+    raw, _, read_parts = read_content(raw, make_id)
+    return Message("model", linked([part for part, _ in read_parts]), ProviderData(ORIGIN, raw))
 
 
 def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
@@ -190,12 +190,8 @@ def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
     return Candidate()
 
 
-ReadPart = tuple["PlainPart | wire.Part", Raw]
-"""The fields of a part, and its bytes."""
-
-
-def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list[ReadPart]]:
-    """Return the bytes of a content, its role and its parts; no bytes if it has no parts.
+def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Raw, Role, list[tuple[Part, Raw]]]:
+    """Return the bytes of a content, its role, and its parts with their bytes; no bytes if it has no parts.
 
     A foreign content may be in snake_case, and its role may be one of another API. Its bytes are changed accordingly.
     """
@@ -203,7 +199,7 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
         return NO_BYTES, "model", []
     content = _read_content(raw)
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
-    parts = [read_part(part, is_foreign) for part in content.parts or ()]
+    parts = [_read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
@@ -213,23 +209,28 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     return raw if parts else NO_BYTES, role, parts
 
 
-def read_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
-    """Read the fields of a part. Bytes with invalid characters are repaired."""
+def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
+    """Return our value for the bytes of a part."""
+    return _read_part(raw, make_id)[0]
+
+
+def _read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
+    """Return our value for a part, and its bytes, in which invalid characters are replaced."""
     try:
-        return _read_plain_part(raw), raw
+        return _plain_value(_read_plain_part(raw), make_id), raw
     except READ_ERRORS:
         pass
     try:
-        part = _read_any_part(raw)
+        part = read_any_part(raw)
     except MalformedResponseError:
         raw = Raw(_repaired(bytes(raw)))
-        part = _read_any_part(raw)
+        part = read_any_part(raw)
     if is_foreign and _is_object(raw) and any("_" in name for name in fields_of(raw).keys() - part.extra.keys()):
         raw = Raw(dump(part))  # the API reads both casings: https://protobuf.dev/programming-guides/json
-    return part, raw
+    return _to_part(part, raw, make_id), raw
 
 
-def _read_any_part(raw: Raw) -> "wire.Part":
+def read_any_part(raw: Raw) -> "wire.Part":
     """Read the fields of any part; one that is not an object has none."""
     from midspan.providers.gemini import wire  # all messages of the API, which most responses do not need
 
@@ -240,18 +241,8 @@ def _is_object(raw: Raw) -> bool:
     return bytes(raw)[:1] == b"{"
 
 
-def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
-    """Return our value for the bytes of a part."""
-    return to_part(*read_part(raw), make_id)
-
-
-def to_part(part: "PlainPart | wire.Part", raw: Raw, make_id: MakeId) -> Part:
+def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
     """Return our value for a part. It keeps as provider data what the value itself does not say."""
-    if isinstance(part, PlainPart):
-        try:
-            return _plain_value(part, make_id)
-        except msgspec.ValidationError:
-            part = _read_any_part(raw)
     data = ProviderData(ORIGIN, raw)
     call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
@@ -378,8 +369,8 @@ def raw_parts(content: Raw) -> list[Raw]:
 
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     """Return a content of a conversation, also one that we did not receive, as a message that keeps its bytes."""
-    raw, role, parts = read_content(Raw(content), is_foreign=True)
-    return Message(role, linked([to_part(*part, make_id) for part in parts]), ProviderData(ORIGIN, raw))
+    raw, role, parts = read_content(Raw(content), make_id, is_foreign=True)
+    return Message(role, linked([part for part, _ in parts]), ProviderData(ORIGIN, raw))
 
 
 def conversation(contents: Iterable[bytes], *, make_id: MakeId = local_id) -> tuple[Message, ...]:

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
-from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
@@ -22,8 +22,6 @@ from midspan.providers.gemini.decode import (
     Chunk,
     MakeId,
     PlainContent,
-    PlainPart,
-    ReadPart,
     Tokens,
     encode_json,
     fields_of,
@@ -33,9 +31,9 @@ from midspan.providers.gemini.decode import (
     raw_finish_reason,
     raw_parts,
     read,
+    read_any_part,
     read_content,
     response_of,
-    to_part,
 )
 from midspan.providers.gemini.partial_args import OpenCall
 from midspan.providers.gemini.proto import READ_ERRORS
@@ -131,15 +129,18 @@ class StreamDecoder:
             return self._add_any(document)
         if part.text is None or part.function_call is not None or part.thought_signature is not None:
             return self._add_any(document)
-        self._merge(delta)
-        self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
+        self._merge(delta, candidate)
         self._documents.append(Raw(document))
         value = (Thought if part.thought else Text)(part.text)
         self._parts.append((value, None))
         return self._accumulator.add_part(value)
 
-    def _merge(self, chunk: Chunk | _Delta) -> None:
+    def _merge(self, chunk: Chunk | _Delta, candidate: Candidate | _DeltaCandidate) -> None:
         """Keep the latest value of each field."""
+        merged = self._candidate
+        merged.finish_reason = candidate.finish_reason or merged.finish_reason
+        merged.finish_message = candidate.finish_message or merged.finish_message
+        merged.continuation_token = candidate.continuation_token or merged.continuation_token
         self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
         self._chunk.model_version = chunk.model_version or self._chunk.model_version
         self._chunk.response_id = chunk.response_id or self._chunk.response_id
@@ -147,31 +148,22 @@ class StreamDecoder:
     def _add_any(self, document: bytes) -> list[PartEvent]:
         raw, chunk, candidate = read(document)
         self._documents.append(raw)
-        self._merge(chunk)
+        candidate = candidate or Candidate()
+        self._merge(chunk, candidate)
         self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
-        if candidate is None:
-            return []
-        merged = self._candidate
-        merged.finish_reason = candidate.finish_reason or merged.finish_reason
-        merged.finish_message = candidate.finish_message or merged.finish_message
-        merged.continuation_token = candidate.continuation_token or merged.continuation_token
-        content, _, parts = read_content(candidate.content)
+        content, _, parts = read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
-        events: list[PartEvent] = []
-        for part in parts:
-            events += self._add_part(part)
-        return events
+        return [event for value, part in parts for event in self._add_part(value, part)]
 
-    def _add_part(self, part: ReadPart) -> list[PartEvent]:
-        fields, raw = part
-        if not isinstance(fields, PlainPart) and (call := fields.function_call) is not None:
-            is_partial = call.partial_args is not None or call.will_continue
-            if is_partial or (self._open is not None and not call.name):
-                return self._add_partial(call, raw)
-            if call.name is None and fields_of(raw).keys() == {"functionCall"}:
-                return []  # the end of a call that had ended already
-        value = to_part(fields, raw, self._make_id)
+    def _add_part(self, value: Part, raw: Raw) -> list[PartEvent]:
+        if isinstance(value, Opaque) and value.name == "functionCall":
+            call = read_any_part(raw).function_call
+            if call is not None:
+                if call.partial_args is not None or call.will_continue or (self._open is not None and not call.name):
+                    return self._add_partial(call, raw)
+                if call.name is None and fields_of(raw).keys() == {"functionCall"}:
+                    return []  # the end of a call that had ended already
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
