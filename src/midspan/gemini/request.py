@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice
 from midspan.errors import ConfigError
-from midspan.gemini.output import is_type, output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
-from midspan.gemini.types import describe, read, set_fields
+from midspan.gemini.types import is_type, output_fields, read, set_fields
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
@@ -197,7 +196,7 @@ def _read_content(item: Any, where: str) -> wire.Content:
     A content of the model may have fields of unexpected types, and goes back unchanged.
     """
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
+        raise ConfigError(f"{where} cannot be {item!r:.80}; {_EXPECTED}")
     fields = set_fields(wire.Content, item, where)
     if "content" in fields:
         raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")

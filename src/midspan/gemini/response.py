@@ -13,8 +13,7 @@ from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, Part
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, is_local_id
 from midspan.errors import ConfigError, PromptBlockedError
-from midspan.gemini.output import parse_answer
-from midspan.gemini.types import FunctionCall
+from midspan.gemini.types import FunctionCall, parse_answer
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import load

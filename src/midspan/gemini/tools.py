@@ -9,8 +9,15 @@ from msgspec.structs import replace
 from midspan._schema.adapt import adapt_schema
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.output import is_type, json_schema_of, schema_field
-from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
+from midspan.gemini.types import (
+    FunctionDeclaration,
+    is_type,
+    json_schema_of,
+    read,
+    schema_field,
+    set_fields,
+    to_json,
+)
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
@@ -85,7 +92,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if callable(function) and not isinstance(function, Proto | type(Proto)):
         return declaration_of(function)
     raise ConfigError(
-        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 

@@ -85,13 +85,11 @@ def test_a_request_that_is_too_large_is_an_error_before_it_is_sent() -> None:
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
                 for asked in (gemini.generate(request), anext(aiter(gemini.stream(request)))):
-                    with pytest.raises(
-                        errors.ConfigError, match="has 106,255,844 bytes; Gemini accepts at most 104,857,600"
-                    ):
+                    with pytest.raises(errors.ConfigError, match="Gemini accepts at most 104,857,600"):
                         await asked
 
         asyncio.run(main())
-        with pytest.raises(errors.ConfigError, match=r"^the request has 101\.3 MB, and the API accepts 100; upload"):
+        with pytest.raises(errors.ConfigError, match="Gemini accepts at most 104,857,600"):
             Agent(Gemini(api_key="k", base_url=server.url)).run_sync([Text("what is this?"), blob, blob])
         with Client(api_key="k", base_url=server.url) as client:
             history = History([Message.user(blob, blob)])

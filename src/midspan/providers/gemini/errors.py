@@ -36,7 +36,6 @@ RPC_STATUSES: dict[str, tuple[int, int]] = {
 _HTTP_BY_NUMBER = dict(RPC_STATUSES.values())
 _MAX_PAGE = 400
 _MAX_NAME = 80
-_NO_MESSAGE = "no message"
 
 
 def parse_error(
@@ -46,9 +45,6 @@ def parse_error(
     if location is not None and 300 <= status < 400:
         return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
     error = _error_object(bytes(body))
-    if error is None:
-        message = _text_of_page(bytes(body)) or _NO_MESSAGE
-        return _error(status, f"Gemini answered {status}: {message}", (), delay)
     code, name = error.get("code"), error.get("status")
     if isinstance(code, int) and code >= 400:
         status = code
@@ -57,7 +53,7 @@ def parse_error(
     elif isinstance(code, int):
         status = _HTTP_BY_NUMBER.get(code, status)
     shown = f"{status} {truncate(name, _MAX_NAME)}" if isinstance(name, str) else status
-    message = f"Gemini answered {shown}: {truncate(str(error.get('message') or _NO_MESSAGE))}"
+    message = f"Gemini answered {shown}: {truncate(str(error.get('message') or 'no message'))}"
     details = _objects(error.get("details"))
     return _error(status, message, details, _retry_delay(details) or delay)
 
@@ -82,17 +78,18 @@ def _error(status: int, message: str, details: Any, delay: float | None) -> Prov
     return error
 
 
-def _error_object(body: bytes) -> dict[str, Any] | None:
+def _error_object(body: bytes) -> dict[str, Any]:
+    """Return the error in a body; of a body that is no error of the API, its text as the message."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        document = None
     if isinstance(document, list) and len(document) == 1:
         document = document[0]
     error = document.get("error") if isinstance(document, dict) else None
-    if isinstance(error, str):
-        return {"message": error}
-    return error if isinstance(error, dict) else None
+    if isinstance(error, dict):
+        return error
+    return {"message": error if isinstance(error, str) else _text_of_page(body)}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
