@@ -12,9 +12,8 @@ from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.client import Client
-from midspan.gemini.request import Contents
+from midspan.gemini.request import Contents, read_tools
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.tools import read_tools
 from midspan.gemini.types import Content, FunctionDeclaration, check_schema
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message

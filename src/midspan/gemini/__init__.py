@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from midspan._types.messages import History as History
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
+    from midspan.gemini.request import declaration_of as declaration_of
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
-    from midspan.gemini.tools import declaration_of as declaration_of
     from midspan.gemini.types import Content as Content
     from midspan.gemini.types import FunctionCall as FunctionCall
     from midspan.gemini.types import FunctionDeclaration as FunctionDeclaration
@@ -40,8 +40,8 @@ _NAMES = {
     "midspan._http.transport": "Transport",
     "midspan._types.messages": "History",
     "midspan.gemini.client": "AsyncClient Client",
+    "midspan.gemini.request": "declaration_of",
     "midspan.gemini.response": "GenerateContentResponse",
-    "midspan.gemini.tools": "declaration_of",
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
     "midspan.providers.gemini.cached": "Cached",
     "midspan.providers.gemini.wire": (

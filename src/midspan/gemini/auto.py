@@ -21,9 +21,8 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.request import Contents, cache_name, encode_contents, request_fields
+from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.tools import ToolLike, read_tools, tool_list
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -145,25 +144,24 @@ class ToolRegistry:
         """Do the same in plain code."""
         return run_blocking(self.execute_calls_async(calls))
 
-    def executable(self, tools: Sequence[ToolLike]) -> list[Any]:
+    def executable(self, tools: Sequence[Any]) -> list[Any]:
         """Return tools for an agent: declarations with the functions registered for them, all others as they are."""
         executable: list[Any] = []
+        registered = self._toolbox.tools()
         for item in tools:
             if not isinstance(item, Proto | dict):
                 executable.append(item.source() if isinstance(item, Toolbox) else item)
                 continue
             for tool in read_tools([item]):
-                executable += [self._registered(declaration) for declaration in tool.function_declarations or ()]
-                fields = to_plain(tool)
-                fields.pop("functionDeclarations", None)
-                executable += [BuiltinTool(name, config) for name, config in fields.items()]
+                for name in [declaration.name or "" for declaration in tool.function_declarations or ()]:
+                    if name not in registered:
+                        raise ConfigError(
+                            f"no function is registered for {name!r}; use Tools.register(declaration, function)"
+                        )
+                    executable.append(registered[name])
+                builtins = to_plain(replace(tool, function_declarations=None))
+                executable += [BuiltinTool(name, config) for name, config in builtins.items()]
         return executable
-
-    def _registered(self, declaration: wire.FunctionDeclaration) -> Tool[..., Any]:
-        name, registered = declaration.name or "", self._toolbox.tools()
-        if name not in registered:
-            raise ConfigError(f"no function is registered for {name!r}; use Tools.register(declaration, function)")
-        return _tool(declaration, registered[name])
 
     def clear(self) -> None:
         """Remove all functions."""

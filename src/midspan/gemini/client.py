@@ -12,7 +12,6 @@ from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.gemini.tools import ToolLike
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, duration
@@ -245,7 +244,7 @@ class AsyncCaches:
         ttl_seconds: float = 3600,
         display_name: str | None = None,
         system_instruction: Contents | None = None,
-        tools: ToolLike = (),
+        tools: Any = (),
         tool_config: Any = None,
     ) -> wire.CachedContent:
         """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""

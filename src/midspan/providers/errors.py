@@ -8,14 +8,13 @@ import msgspec
 from midspan.errors import (
     AuthenticationError,
     InvalidRequestError,
-    PermissionDeniedError,
     ProviderError,
     QuotaExhaustedError,
     RateLimitError,
     ServerError,
     UnknownModelError,
 )
-from midspan.providers.rest import Response, retry_delay, status_error
+from midspan.providers.rest import Response, error_for_status, retry_delay, status_error
 
 Codes = Mapping[str, type[ProviderError]]
 
@@ -30,11 +29,7 @@ def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> 
         document = document[0]  # as Google writes it
     code, text = _error_fields(document, codes)
     message = f"{service} answered {response.status}: {text or body[:200].decode(errors='replace').strip()}"
-    error_type = codes.get(code)
-    if error_type is None and response.status == 402:
-        error_type = QuotaExhaustedError
-    if error_type is None and response.status == 404 and "model" in text:
-        error_type = UnknownModelError
+    error_type = _error_type(codes, code, response.status, text)
     if error_type is None:
         return status_error(response, message)
     return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
@@ -46,7 +41,18 @@ def event_error(service: str, codes: Codes, name: str, item: Any) -> ProviderErr
         return None
     code, message = _error_fields(item if item.get("error") else {"error": item}, codes)
     text = f"{service} sent an error: {message or item}"
-    return codes.get(code, _STATUS_ERRORS.get(code, ServerError))(text)
+    status = int(code) if code.isdecimal() else 500  # a stream has no status: some services write one as the code
+    error_type = _error_type(codes, code, status, message)
+    return error_for_status(status, text) if error_type is None else error_type(text)
+
+
+def _error_type(codes: Codes, code: str, status: int, message: str) -> type[ProviderError] | None:
+    """Return the type of an error whose code is known, or whose status means more than usual."""
+    if code in codes:
+        return codes[code]
+    if status == 402:
+        return QuotaExhaustedError
+    return UnknownModelError if status == 404 and "model" in message else None
 
 
 def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
@@ -72,12 +78,3 @@ OPENAI_CODES: Codes = {
     "overloaded_error": ServerError,
     "context_length_exceeded": InvalidRequestError,
 }
-_STATUS_ERRORS: Codes = {
-    "400": InvalidRequestError,
-    "401": AuthenticationError,
-    "402": QuotaExhaustedError,
-    "403": PermissionDeniedError,
-    "404": UnknownModelError,
-    "429": RateLimitError,
-}
-"""Errors within a stream, which has no status: some services write one as the code."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any, TypeGuard
+from typing import Any
 
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.parts import Part, Text
@@ -62,7 +62,7 @@ class ScriptedProvider:
         turn = self._script(request) if callable(self._script) else next(self._script, _END)
         if turn is _END:
             raise ConfigError(f"the script has ended, but the model is asked for turn {number}")
-        while _is_function(turn) or isawaitable(turn):
+        while callable(turn) or isawaitable(turn):
             turn = turn(request) if callable(turn) else await turn
         if isinstance(turn, BaseException):
             raise turn
@@ -73,10 +73,6 @@ class ScriptedProvider:
 
 
 _END = object()
-
-
-def _is_function(value: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
-    return callable(value) and not isinstance(value, type)
 
 
 def _read_turn(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:

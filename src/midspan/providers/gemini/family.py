@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from midspan.providers.family import HealthCheck, ProviderFamily, check_connection
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS, Api
+from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire
