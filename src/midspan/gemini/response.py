@@ -1,6 +1,6 @@
 """Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from functools import cached_property
 from typing import Any, Self, TypeVar, overload
@@ -9,12 +9,19 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._loop.blocking import iterate, run_blocking
-from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
+from midspan._types.exchange import (
+    FinishReason,
+    ModelResponse,
+    PartDelta,
+    PartStart,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
 from midspan._types.messages import Message
-from midspan._types.parts import Text, ToolCall, is_local_id
-from midspan.errors import ConfigError, PromptBlockedError
+from midspan._types.parts import Part, Text, Thought, is_local_id
+from midspan.errors import ConfigError
 from midspan.gemini.types import FunctionCall, parse_answer
-from midspan.providers.gemini import decode, wire
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
@@ -27,28 +34,15 @@ class GenerateContentResponse:
     """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
     def __init__(
-        self,
-        answer: ModelResponse | Callable[[], ModelResponse],
-        text: str | None = None,
-        calls: tuple[ToolCall, ...] | None = None,
-        *,
-        form: Any = Any,
-        is_chunk: bool = False,
+        self, answer: ModelResponse, text: str | None = None, *, form: Any = Any, is_chunk: bool = False
     ) -> None:
-        """`text` and `calls` replace those of the answer; `form` is the type that was requested for it."""
-        self._answer = answer
+        """`text` replaces that of the answer; `form` is the type that was requested for it."""
+        self.answer = answer
+        """The response as every provider returns it."""
         self.is_chunk = is_chunk
         """Whether it is one chunk of a stream."""
         self._text = text
-        self._calls = calls
         self._form = form
-
-    @property
-    def answer(self) -> ModelResponse:
-        """The response as every provider returns it; that of a chunk is decoded when it is used."""
-        if not isinstance(self._answer, ModelResponse):
-            self._answer = self._answer()
-        return self._answer
 
     @property
     def message(self) -> Message:
@@ -72,9 +66,10 @@ class GenerateContentResponse:
     def content(self) -> wire.Content:
         """The turn of the model, for the contents of the next request."""
         data = self.answer.message.provider_data
-        if data is None or not data.raw:
-            return wire.Content(role="model", parts=[])
-        return _with_args(load(wire.Content, data.raw))
+        if data is not None and data.raw:
+            return _with_args(load(wire.Content, data.raw))
+        contents = [candidate.content for candidate in self.candidates if candidate.content]
+        return contents[0] if contents and self.is_chunk else wire.Content(role="model", parts=[])
 
     @property
     def candidates(self) -> list[wire.Candidate]:
@@ -93,10 +88,9 @@ class GenerateContentResponse:
     @property
     def function_calls(self) -> list[FunctionCall]:
         """The complete calls. Of a chunk: the calls that it completed, which may have begun in earlier chunks."""
-        calls = self.answer.message.calls if self._calls is None else self._calls
         return [
             FunctionCall(name=call.name, args=call.arguments, id=None if is_local_id(call.id) else call.id)
-            for call in calls
+            for call in self.answer.message.calls
         ]
 
     @property
@@ -139,7 +133,6 @@ class ChunkReader:
     """Reads the bytes of a stream: chunks as they arrive, and the whole response at the end."""
 
     def __init__(self, api: Api) -> None:
-        self._api = api
         self._framing = Framing()
         self._decoder = StreamDecoder(api)
 
@@ -151,21 +144,18 @@ class ChunkReader:
         list(self._decoder.end())
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
-        texts: list[str] = []
-        calls: list[ToolCall] = []
+        parts: list[Part] = []
         for event in self._decoder.add(document):
             match event:
-                case PartStart(part=Text(text)) | PartDelta(delta=TextPartDelta(text)):
-                    texts.append(text)
-                case PartEnd(part=ToolCall() as call):
-                    calls.append(call)
-        return GenerateContentResponse(lambda: self._decode(document), "".join(texts), tuple(calls), is_chunk=True)
-
-    def _decode(self, document: bytes) -> ModelResponse:
-        try:
-            return decode.response(document, self._api)
-        except PromptBlockedError:  # raised once, by the whole response
-            return ModelResponse(Message("model", ()), finish_reason=FinishReason.CUT, raw=(Raw(document),))
+                case PartStart(part=part):
+                    parts.append(part)
+                case PartDelta(delta=TextPartDelta(text)):
+                    parts.append(Text(text))
+                case PartDelta(delta=ThoughtPartDelta(text)):
+                    parts.append(Thought(text))
+        message, reason = Message("model", tuple(parts)), self._decoder.finish_reason
+        answer = ModelResponse(message, FinishReason.CUT, reason, raw=(Raw(document),))
+        return GenerateContentResponse(answer, is_chunk=True)
 
     @property
     def is_empty(self) -> bool:

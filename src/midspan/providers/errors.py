@@ -5,21 +5,13 @@ from typing import Any
 
 import msgspec
 
-from midspan.errors import (
-    AuthenticationError,
-    InvalidRequestError,
-    ProviderError,
-    QuotaExhaustedError,
-    RateLimitError,
-    ServerError,
-    UnknownModelError,
-)
+from midspan import errors
 from midspan.providers.rest import Response, error_for_status, retry_delay, status_error
 
-Codes = Mapping[str, type[ProviderError]]
+Codes = Mapping[str, type[errors.ProviderError]]
 
 
-def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> ProviderError:
+def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> errors.ProviderError:
     """Return the error that a response with an error status reports."""
     try:
         document = msgspec.json.decode(body)
@@ -35,7 +27,7 @@ def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> 
     return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
 
 
-def event_error(service: str, codes: Codes, name: str, item: Any) -> ProviderError | None:
+def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.ProviderError | None:
     """Return the error that an event of a stream reports."""
     if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
         return None
@@ -46,13 +38,13 @@ def event_error(service: str, codes: Codes, name: str, item: Any) -> ProviderErr
     return error_for_status(status, text) if error_type is None else error_type(text)
 
 
-def _error_type(codes: Codes, code: str, status: int, message: str) -> type[ProviderError] | None:
+def _error_type(codes: Codes, code: str, status: int, message: str) -> type[errors.ProviderError] | None:
     """Return the type of an error whose code is known, or whose status means more than usual."""
     if code in codes:
         return codes[code]
     if status == 402:
-        return QuotaExhaustedError
-    return UnknownModelError if status == 404 and "model" in message else None
+        return errors.QuotaExhaustedError
+    return errors.UnknownModelError if status == 404 and "model" in message else None
 
 
 def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
@@ -68,13 +60,13 @@ def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
 
 
 OPENAI_CODES: Codes = {
-    "invalid_api_key": AuthenticationError,
-    "authentication_error": AuthenticationError,
-    "model_not_found": UnknownModelError,
-    "insufficient_quota": QuotaExhaustedError,
-    "billing_hard_limit_reached": QuotaExhaustedError,
-    "rate_limit_exceeded": RateLimitError,
-    "server_error": ServerError,
-    "overloaded_error": ServerError,
-    "context_length_exceeded": InvalidRequestError,
+    "invalid_api_key": errors.AuthenticationError,
+    "authentication_error": errors.AuthenticationError,
+    "model_not_found": errors.UnknownModelError,
+    "insufficient_quota": errors.QuotaExhaustedError,
+    "billing_hard_limit_reached": errors.QuotaExhaustedError,
+    "rate_limit_exceeded": errors.RateLimitError,
+    "server_error": errors.ServerError,
+    "overloaded_error": errors.ServerError,
+    "context_length_exceeded": errors.InvalidRequestError,
 }

@@ -6,15 +6,8 @@ from typing import Any
 
 import msgspec
 
+from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.errors import (
-    AuthenticationError,
-    InvalidRequestError,
-    PromptBlockedError,
-    ProviderError,
-    QuotaExhaustedError,
-    UnknownModelError,
-)
 from midspan.providers.rest import describe_redirect, error_for_status, parse_seconds
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
@@ -40,7 +33,7 @@ _MAX_NAME = 80
 
 def parse_error(
     status: int, body: bytes | msgspec.Raw, delay: float | None = None, location: str | None = None
-) -> ProviderError:
+) -> errors.ProviderError:
     """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
         return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
@@ -58,22 +51,22 @@ def parse_error(
     return _error(status, message, details, _retry_delay(details) or delay)
 
 
-def blocked_error(feedback: dict[str, Any]) -> PromptBlockedError:
+def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
     """Return the error for a prompt that a filter blocked."""
     reason = truncate(str(feedback.get("blockReason", "unknown reason")), _MAX_NAME)
     why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
-    return PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
+    return errors.PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
 
-def _error(status: int, message: str, details: Any, delay: float | None) -> ProviderError:
+def _error(status: int, message: str, details: Any, delay: float | None) -> errors.ProviderError:
     if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
-        return AuthenticationError(message, status=status, details=details)
+        return errors.AuthenticationError(message, status=status, details=details)
     if status == 429 and _is_daily_quota(details):
-        return QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
+        return errors.QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
     if status == 404 and "models/" in message:
-        return UnknownModelError(message, status=status, details=details)
+        return errors.UnknownModelError(message, status=status, details=details)
     error = error_for_status(status, message, details=details, delay=delay)
-    if isinstance(error, InvalidRequestError):
+    if isinstance(error, errors.InvalidRequestError):
         error.violations = tuple(_violations(details))
     return error
 

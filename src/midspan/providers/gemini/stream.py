@@ -15,26 +15,8 @@ from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.decode import (
-    ORIGIN,
-    Candidate,
-    Chunk,
-    MakeId,
-    PlainContent,
-    Tokens,
-    encode_json,
-    fields_of,
-    linked,
-    no_candidate,
-    part_of,
-    raw_finish_reason,
-    raw_parts,
-    read,
-    read_any_part,
-    read_content,
-    response_of,
-)
 from midspan.providers.gemini.partial_args import OpenCall
 from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
@@ -44,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _DeltaCandidate(Struct, rename="camel", gc=False):
-    content: PlainContent
+    content: decode.PlainContent
     finish_reason: str | int | None = None
     index: Literal[0] | None = None
     finish_message: None = None
@@ -55,7 +37,7 @@ class _Delta(Struct, rename="camel", gc=False):
     """A chunk of plain parts, as most are, read in one pass and strictly. All others are a `Chunk`."""
 
     candidates: tuple[_DeltaCandidate]
-    usage_metadata: Tokens | None = None
+    usage_metadata: decode.Tokens | None = None
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: None = None
@@ -74,7 +56,7 @@ class StreamDecoder:
     back as the server sent it.
     """
 
-    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
+    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
         self._api = api
         self._make_id = make_id
@@ -87,8 +69,8 @@ class StreamDecoder:
         self._positions: dict[str, list[int]] = {}
         """The positions of the calls among the parts, by id."""
         self._open: OpenCall | None = None
-        self._chunk = Chunk()
-        self._candidate = Candidate()
+        self._chunk = decode.Chunk()
+        self._candidate = decode.Candidate()
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
         """Yield the events that a piece completes."""
@@ -100,7 +82,7 @@ class StreamDecoder:
         for document in self._framing.end():
             yield from self.add(document)
         yield from self._accumulator.end_current()
-        if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
+        if self.finish_reason == "STOP":
             yield from self._close_call()
 
     @property
@@ -112,6 +94,11 @@ class StreamDecoder:
     def next_index(self) -> int:
         """The index after those of all events so far."""
         return self._accumulator.next_index
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The reason that the server gave; None until it does."""
+        return decode.raw_finish_reason(self._candidate.finish_reason, self._api)
 
     @property
     def continuation_token(self) -> str | None:
@@ -135,7 +122,7 @@ class StreamDecoder:
         self._parts.append((value, None))
         return self._accumulator.add_part(value)
 
-    def _merge(self, chunk: Chunk | _Delta, candidate: Candidate | _DeltaCandidate) -> None:
+    def _merge(self, chunk: decode.Chunk | _Delta, candidate: decode.Candidate | _DeltaCandidate) -> None:
         """Keep the latest value of each field."""
         merged = self._candidate
         merged.finish_reason = candidate.finish_reason or merged.finish_reason
@@ -146,23 +133,23 @@ class StreamDecoder:
         self._chunk.response_id = chunk.response_id or self._chunk.response_id
 
     def _add_any(self, document: bytes) -> list[PartEvent]:
-        raw, chunk, candidate = read(document)
+        raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
-        candidate = candidate or Candidate()
+        candidate = candidate or decode.Candidate()
         self._merge(chunk, candidate)
         self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
-        content, _, parts = read_content(candidate.content, self._make_id)
+        content, _, parts = decode.read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
         return [event for value, part in parts for event in self._add_part(value, part)]
 
     def _add_part(self, value: Part, raw: Raw) -> list[PartEvent]:
         if isinstance(value, Opaque) and value.name == "functionCall":
-            call = read_any_part(raw).function_call
+            call = decode.read_any_part(raw).function_call
             if call is not None:
                 if call.partial_args is not None or call.will_continue or (self._open is not None and not call.name):
                     return self._add_partial(call, raw)
-                if call.name is None and fields_of(raw).keys() == {"functionCall"}:
+                if call.name is None and decode.fields_of(raw).keys() == {"functionCall"}:
                     return []  # the end of a call that had ended already
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
@@ -195,7 +182,7 @@ class StreamDecoder:
             return []
         raw, position, index = self._open.complete(), self._open.position, self._open.index
         self._open = None
-        value = part_of(raw, self._make_id)
+        value = decode.part_of(raw, self._make_id)
         self._parts[position] = (value, raw)
         if isinstance(value, ToolCall):
             self._positions.setdefault(value.id, []).append(position)
@@ -204,22 +191,22 @@ class StreamDecoder:
     def response(self) -> ModelResponse:
         """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
         if self._candidate.finish_reason is None and self._accumulator.is_empty:
-            no_candidate(self._chunk.prompt_feedback)
-        return response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
+            decode.no_candidate(self._chunk.prompt_feedback)
+        return decode.response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
         if len(self._contents) > 1 or any(raw is None for _, raw in entries):
             entries = list(_joined(entries))
         if not entries:
-            return Message("model", (), ProviderData(ORIGIN))
+            return Message("model", (), ProviderData(decode.ORIGIN))
         raws = [raw for _, raw in entries]
         content = self._contents[0]
-        if len(self._contents) > 1 or raws != raw_parts(content):
+        if len(self._contents) > 1 or raws != decode.raw_parts(content):
             # Whatever else the contents held beside their parts stays too; of two values the later counts.
-            fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
-            content = Raw(encode_json({**fields, "role": "model", "parts": raws}))
-        return Message("model", linked([part for part, _ in entries]), ProviderData(ORIGIN, content))
+            fields = {name: value for content in self._contents for name, value in decode.fields_of(content).items()}
+            content = Raw(decode.encode_json({**fields, "role": "model", "parts": raws}))
+        return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
@@ -231,7 +218,7 @@ def _is_same_call(call: ToolCall, other: Part) -> bool:
     """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
     if not isinstance(other, ToolCall) or (call.id, call.name) != (other.id, other.name):
         return False
-    return encode_json(call.arguments) == encode_json(other.arguments)
+    return decode.encode_json(call.arguments) == decode.encode_json(other.arguments)
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
@@ -246,7 +233,7 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
         elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
-            yield part_type(text), Raw(encode_json(fields))
+            yield part_type(text), Raw(decode.encode_json(fields))
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
