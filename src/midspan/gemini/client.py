@@ -154,20 +154,16 @@ class AsyncClient(ClosedOnExit):
 
 
 _CONSTANTS = (str, int, float, NoneType, FunctionType, type, Tool)
+_cached_fields = lru_cache(maxsize=64, typed=True)(request_fields)
 
 
 def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestFields:
     """Return the encoded fields beside the contents. In a loop they are the same for every request, and kept."""
-    key = tuple((name, type(value), tuple(value) if type(value) is list else value) for name, value in options.items())
-    for _, _, value in key:
+    hashable = {name: tuple(value) if type(value) is list else value for name, value in options.items()}
+    for value in hashable.values():
         if not all(isinstance(item, _CONSTANTS) for item in (value if type(value) is tuple else (value,))):
             return request_fields(capabilities, **options)  # the caller may change such a value
-    return _cached_fields(capabilities, key)
-
-
-@lru_cache(maxsize=64)
-def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
-    return request_fields(capabilities, **{name: value for name, _, value in key})
+    return _cached_fields(capabilities, **hashable)
 
 
 class Client:
@@ -256,11 +252,10 @@ class AsyncCaches:
         )
         head = dump(wire.CachedContent(model=path, ttl=duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
-        created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
-        return load(wire.CachedContent, created)
+        return await self._api.cache("POST", body=body)
 
     async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return load(wire.CachedContent, await self._call("GET", name))
+        return await self._api.cache("GET", cache_name(name))
 
     async def list(self) -> list[wire.CachedContent]:
         path = self._api.endpoint.resource("cachedContents")
@@ -269,14 +264,10 @@ class AsyncCaches:
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
         body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
-        return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+        return await self._api.cache("PATCH", cache_name(name), body)
 
     async def delete(self, name: str | wire.CachedContent) -> None:
-        await self._call("DELETE", name)
-
-    async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
-        path = self._api.endpoint.resource("cachedContents", cache_name(name))
-        return await self._api.call(method, path + query, body)
+        await self._api.cache("DELETE", cache_name(name))
 
 
 class Caches:

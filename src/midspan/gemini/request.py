@@ -1,6 +1,7 @@
 """The options of a request and its body, from whatever a caller passes: contents, system prompt, tools, settings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
 from msgspec import UNSET
@@ -281,7 +282,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
-        return declaration_of(function)
+        return _cached_declaration(function) if isinstance(function, Hashable) else declaration_of(function)
     raise ConfigError(
         f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
@@ -291,6 +292,9 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
 def declaration_of(function: Callable[..., Any]) -> types.FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
     return _declaration_of(tool_of(function).spec)
+
+
+_cached_declaration = lru_cache(maxsize=256)(declaration_of)
 
 
 def _declaration_of(spec: ToolSpec) -> types.FunctionDeclaration:

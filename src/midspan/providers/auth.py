@@ -6,8 +6,10 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
+
+from msgspec import Struct
 
 from midspan.errors import AuthenticationError, CredentialsError, MidspanError, ProviderError
 
@@ -56,7 +58,11 @@ class ApiKey:
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
-        key = _checked_key(Hidden(key))
+        key = Hidden(key.strip())
+        if not key:
+            raise CredentialsError("the API key is empty")
+        if not key.isascii() or not key.isprintable():
+            raise CredentialsError("the API key contains invalid characters; was something else pasted?")
         self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
         self._masker = Masker()
         self._masker.add(self._headers)  # known from now on, and not only when it is first sent
@@ -68,32 +74,26 @@ class ApiKey:
         return "<API key, hidden>"
 
 
-class EnvironmentKey:
-    """The key in the environment, which is looked for when the first request is sent.
+class EnvironmentKey(Struct, frozen=True):
+    """The key in the environment, which is looked for when the first request is sent."""
 
-    `variables` are the names of the variables, each with its header and the prefix of the key in that header.
-    """
-
-    is_static = True
-
-    def __init__(
-        self, service: str, variables: Mapping[str, tuple[str, str]], *, is_optional: bool = False, page: str = ""
-    ) -> None:
-        """`page` is the address where a user gets a key."""
-        self._service = service
-        self._variables = variables
-        self._is_optional = is_optional
-        self._page = page
+    service: str
+    variables: Mapping[str, tuple[str, str]]
+    """The names of the variables, each with its header and the prefix of the key in that header."""
+    is_optional: bool = False
+    page: str = ""
+    """The address where a user gets a key."""
+    is_static: ClassVar[bool] = True
 
     async def headers(self) -> Mapping[str, str]:
-        names = [name for name in self._variables if os.environ.get(name, "").strip()]
+        names = [name for name in self.variables if os.environ.get(name, "").strip()]
         if len(names) > 1:
             _log.warning("both %s are set; %s is used", " and ".join(names), names[0])
         if names:
-            return await ApiKey(Hidden(os.environ[names[0]]), *self._variables[names[0]]).headers()
-        if self._is_optional:
+            return await ApiKey(Hidden(os.environ[names[0]]), *self.variables[names[0]]).headers()
+        if self.is_optional:
             return {}
-        raise missing_key(self._service, self._variables, page=self._page)
+        raise missing_key(self.service, self.variables, page=self.page)
 
 
 def missing_key(service: str, variables: Iterable[str], *, page: str = "", family: str = "") -> CredentialsError:
@@ -197,13 +197,3 @@ _MIN_SECRET = 8
 """Shorter values may be parts of ordinary words."""
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 """Parts of the names of headers whose values are secret."""
-
-
-def _checked_key(key: Hidden) -> Hidden:
-    """Return the key without surrounding white space, or raise an error that does not show it."""
-    stripped = Hidden(key.strip())
-    if not stripped:
-        raise CredentialsError("the API key is empty")
-    if not stripped.isascii() or not stripped.isprintable():
-        raise CredentialsError("the API key contains invalid characters; was something else pasted?")
-    return stripped

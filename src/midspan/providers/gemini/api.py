@@ -18,7 +18,7 @@ from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYT
 from midspan.providers.rest import Response, RestClient, retry_delay
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini.wire import Page
+    from midspan.providers.gemini.wire import CachedContent, Page
 
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 _MAX_PAGES = 1000
@@ -37,6 +37,15 @@ class GeminiApi(RestClient):
         url = f"{endpoint.base_url}/{endpoint.version}"
         super().__init__(url, auth, _response_error, "Gemini", max_body_bytes=MAX_REQUEST_BYTES, **options)
         self.endpoint = endpoint
+
+    async def cache(self, method: str, name: str | None = None, body: bytes = b"") -> "CachedContent":
+        """Send a request about a context cache; PATCH sets its time to live."""
+        from midspan.providers.gemini.proto import load
+        from midspan.providers.gemini.wire import CachedContent
+
+        path = self.endpoint.resource("cachedContents", name)
+        query = "?updateMask=ttl" if method == "PATCH" else ""
+        return load(CachedContent, await self.call(method, path + query, body) or b"{}")
 
     async def pages(self, path: str) -> AsyncIterator["Page"]:
         """Yield all pages of a list."""

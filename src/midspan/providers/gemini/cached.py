@@ -22,7 +22,6 @@ from midspan.providers.gemini.api import duration
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import config_fields
-from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
@@ -154,23 +153,19 @@ class Cached(WrapperProvider):
         """Extend the life of a cache, or create it if that is not possible; return its name, or None without one."""
         if cache.name is not None and now - cache.refreshed_at < self._ttl:
             body = msgspec.json.encode({"ttl": self._duration})
-            if await self._call("PATCH", cache.name, body, "?updateMask=ttl") is not None:
+            if await self._call("PATCH", cache.name, body) is not None:
                 return cache.name
             await self._call("DELETE", cache.name)
         head = msgspec.json.encode({"model": self._gemini.api.endpoint.model(self.model), "ttl": self._duration})
         created = await self._call("POST", body=b"%b,%b" % (head[:-1], fields[1:]))
         return None if created is None else created.name
 
-    async def _call(
-        self, method: str, name: str | None = None, body: bytes = b"", query: str = ""
-    ) -> CachedContent | None:
+    async def _call(self, method: str, name: str | None = None, body: bytes = b"") -> CachedContent | None:
         """Send a request about a cache. An error is logged and None returned: the run can go on without a cache."""
-        api = self._gemini.api
-        path = api.endpoint.resource("cachedContents", name)
         try:
-            return load(CachedContent, await api.call(method, path + query, body) or b"{}")
+            return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:
-            _log.info("%s %s failed: %s", method, path, error)
+            _log.info("%s of the cache %s failed: %s", method, name or "", error)
             return None
 
     async def aclose(self) -> None:
