@@ -16,12 +16,12 @@ from midspan.gemini import (
     Content,
     FunctionDeclaration,
     GoogleSearch,
-    History,
     Part,
     Schema,
     Tool,
     UrlContext,
 )
+from midspan.messages import History
 from midspan.tools.execution import execute
 from midspan.tools.function import tool
 from tests.bounds import BOUND

@@ -5,7 +5,8 @@ import pytest
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
 from midspan.errors import ConfigError
-from midspan.gemini import Client, Content, History, Part
+from midspan.gemini import Client, Content, Part
+from midspan.messages import History
 from tests.gemini.recorder import Recorder
 
 ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}, "finishReason": "STOP"}]}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from midspan._loop.agent import Agent
 from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, RunStream, final_text
-from midspan._types.events import TextDelta, TurnRetry
+from midspan._types.events import TextDelta
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
@@ -44,8 +44,8 @@ _LOSSLESS = Capabilities(signatures=False)
 class AutoResponse(GenerateContentResponse):
     """The final answer; `result` has everything that led to it."""
 
-    def __init__(self, result: RunResult, form: Any) -> None:
-        super().__init__(result.response, result.text, form=form)
+    def __init__(self, result: RunResult) -> None:
+        super().__init__(result.response, result.text)
         self.result = result
 
     @property
@@ -55,8 +55,8 @@ class AutoResponse(GenerateContentResponse):
         return [load(wire.Content, bytes(encode_message(message, _LOSSLESS))) for message in messages]
 
 
-def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
-    """Return the agent for a request, its history, and the type of the answer."""
+def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History]:
+    """Return the agent for a request, and its history."""
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
@@ -70,7 +70,7 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history), fields.form
+    return agent, _history(fields.first_content).append(*history)
 
 
 def _history(contents: bytes) -> History:
@@ -96,19 +96,15 @@ def _limits(turns: int | None, limits: Limits | dict[str, Any] | None) -> Limits
     return Limits.of(limits or {} if turns is None else {"max_turns": turns})
 
 
-async def answer_chunks(stream: RunStream, form: Any) -> AsyncGenerator[GenerateContentResponse, None]:
+async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
     async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
-            yield GenerateContentResponse(_chunk(delta), form=form, is_chunk=True)
-    yield AutoResponse(stream.result, form)
-
-
-def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:
-    """Return a piece of the answer. A chunk without text that was cut says that the text before it is discarded."""
-    if isinstance(delta, TurnRetry):
-        return ModelResponse(Message("model", ()), FinishReason.CUT)
-    return ModelResponse(Message("model", (Text(delta.text),)), FinishReason.END)
+            # A chunk without text that was cut says that the text before it is discarded.
+            parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
+            answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
+            yield GenerateContentResponse(answer, is_chunk=True)
+    yield AutoResponse(stream.result)
 
 
 class ToolRegistry:
@@ -129,7 +125,7 @@ class ToolRegistry:
         It gets the arguments by name if each of its parameters has the name of a declared property, otherwise as one
         dict. A Python function alone needs no declaration.
         """
-        if function is None and callable(declaration) and not isinstance(declaration, Proto):
+        if function is None and callable(declaration):
             return self._toolbox.register(declaration, duplicates=duplicates)
         declarations = [item for tool in read_tools([declaration]) for item in tool.function_declarations or []]
         if len(declarations) != 1:
@@ -162,10 +158,6 @@ class ToolRegistry:
                 builtins = to_plain(replace(tool, function_declarations=None))
                 executable += [BuiltinTool(name, config) for name, config in builtins.items()]
         return executable
-
-    def clear(self) -> None:
-        """Remove all functions."""
-        self._toolbox = Toolbox()
 
 
 Tools = ToolRegistry()

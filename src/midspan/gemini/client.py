@@ -47,7 +47,7 @@ class AsyncClient(ClosedOnExit):
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
-        return GenerateContentResponse(answer, form=fields.form)
+        return GenerateContentResponse(answer)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -60,23 +60,19 @@ class AsyncClient(ClosedOnExit):
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
 
-            agent, history, form = prepare(self, contents, options)
-            return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
+            agent, history = prepare(self, contents, options)
+            return AsyncResponseStream(answer_chunks(agent.stream(messages=history)))
         path, capabilities, fields = self._request(options)
-        return AsyncResponseStream(
-            self._stream(path, fields.body(contents, capabilities), capabilities.api, fields.form)
-        )
+        return AsyncResponseStream(self._stream(path, fields.body(contents, capabilities), capabilities.api))
 
-    async def _stream(
-        self, path: str, body: bytes, api: Api, form: Any
-    ) -> AsyncGenerator[GenerateContentResponse, None]:
+    async def _stream(self, path: str, body: bytes, api: Api) -> AsyncGenerator[GenerateContentResponse, None]:
         pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
         response = reader.response()
-        yield GenerateContentResponse(response, form=form)
+        yield GenerateContentResponse(response)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
@@ -90,14 +86,14 @@ class AsyncClient(ClosedOnExit):
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-        agent, history, form = prepare(self, contents, options)
-        return AutoResponse(await agent.run(messages=history), form)
+        agent, history = prepare(self, contents, options)
+        return AutoResponse(await agent.run(messages=history))
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
         from midspan.gemini.auto import prepare  # imports the loop
 
-        agent, history, _ = prepare(self, contents, options)
+        agent, history = prepare(self, contents, options)
         return self._runs.start(agent=agent, messages=history)
 
     async def subscribe_stream(

@@ -52,7 +52,7 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config.
+    # The fields of the generation config that are used most. Type checkers accept the others in `generation_config`.
     temperature: float | None
     top_p: float | None
     top_k: float | None
@@ -67,18 +67,11 @@ class RequestOptions(TypedDict, total=False):
     response_mime_type: str | None
     response_schema: Any
     response_json_schema: Any
-    response_format: Any
     response_modalities: Sequence[str] | None
     media_resolution: str | None
     speech_config: _Object
     thinking_config: wire.ThinkingConfig | _Object
     image_config: _Object
-    enable_enhanced_civic_answers: bool | None
-    audio_transcription_config: _Object
-    translation_config: _Object
-    audio_timestamp: bool | None
-    routing_config: _Object
-    model_selection_config: _Object
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -94,8 +87,6 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
-    form: Any
-    """The Python type that the answer should be of; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
@@ -123,9 +114,7 @@ def request_fields(
     generation_config: Any = None,
     **settings: Any,
 ) -> RequestFields:
-    """Return the fields of a request. `settings` are fields of generationConfig (`temperature=…`) or of the request
-    (`labels=…`, `safety_settings=…`).
-    """
+    """Return the fields of a request. `settings` are fields of generationConfig or of the request itself."""
     request = read(
         wire.GenerateContentRequest, {name: settings.pop(name) for name in _TOP_FIELDS & settings.keys()}, ""
     )
@@ -139,15 +128,15 @@ def request_fields(
             head, system = encode.head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation, form = _generation_config(generation_config, settings)
+    generation = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
         encode.check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"", form)
+    return RequestFields(head, b"," + inner if inner else b"")
 
 
-def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
-    """Return the generation config, and the type of the answer. A setting by its name replaces the one in `config`."""
+def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
+    """Return the generation config. A setting by its name replaces the one in `config`."""
     for name in settings:
         if name not in _GENERATION_FIELDS:
             raise ConfigError(f"unknown setting {name!r}")
@@ -155,8 +144,7 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.Gene
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
     merged |= types.output_fields(schema, json_schema, merged.get("response_mime_type"))
-    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
-    return read(wire.GenerationConfig, merged, "") if merged else None, form
+    return read(wire.GenerationConfig, merged, "") if merged else None
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:

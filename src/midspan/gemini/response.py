@@ -9,20 +9,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._loop.blocking import iterate, run_blocking
-from midspan._types.exchange import (
-    FinishReason,
-    ModelResponse,
-    PartDelta,
-    PartStart,
-    TextPartDelta,
-    ThoughtPartDelta,
-)
+from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, is_local_id
 from midspan.errors import ConfigError
 from midspan.gemini.types import FunctionCall, parse_answer
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.decode import finish_reason_of
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
 from midspan.providers.provider import ClosedOnExit
@@ -33,16 +27,13 @@ T = TypeVar("T")
 class GenerateContentResponse:
     """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
-    def __init__(
-        self, answer: ModelResponse, text: str | None = None, *, form: Any = Any, is_chunk: bool = False
-    ) -> None:
-        """`text` replaces that of the answer; `form` is the type that was requested for it."""
+    def __init__(self, answer: ModelResponse, text: str | None = None, *, is_chunk: bool = False) -> None:
+        """`text` replaces that of the answer."""
         self.answer = answer
         """The response as every provider returns it."""
         self.is_chunk = is_chunk
         """Whether it is one chunk of a stream."""
         self._text = text
-        self._form = form
 
     @property
     def message(self) -> Message:
@@ -105,14 +96,11 @@ class GenerateContentResponse:
     def parsed(self, form: type[T]) -> T: ...
 
     @overload
-    def parsed(self, form: Any = None) -> Any: ...
+    def parsed(self, form: Any = Any) -> Any: ...
 
-    def parsed(self, form: Any = None) -> Any:
-        """Return the answer, which is JSON, as a value of a type: a class, a dataclass, a model, `list[int]`, an Enum.
-
-        The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
-        """
-        return parse_answer(self.text, self._form if form is None else form)
+    def parsed(self, form: Any = Any) -> Any:
+        """Return the answer, which is JSON, as a value of a type, such as a dataclass or `list[int]`, or as it is."""
+        return parse_answer(self.text, form)
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
@@ -154,7 +142,7 @@ class ChunkReader:
                 case PartDelta(delta=ThoughtPartDelta(text)):
                     parts.append(Thought(text))
         message, reason = Message("model", tuple(parts)), self._decoder.finish_reason
-        answer = ModelResponse(message, FinishReason.CUT, reason, raw=(Raw(document),))
+        answer = ModelResponse(message, finish_reason_of(reason), reason, raw=(Raw(document),))
         return GenerateContentResponse(answer, is_chunk=True)
 
     @property

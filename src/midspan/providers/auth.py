@@ -109,15 +109,14 @@ def missing_key(service: str, variables: Iterable[str], *, page: str = "", famil
 class BearerToken:
     """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token. `extra_headers` are sent beside it.
+    A plain function runs in a thread, because it may ask a server for the token.
     """
 
     is_static = False
 
-    def __init__(self, get_token: GiveToken, *, extra_headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, get_token: GiveToken) -> None:
         self._get_token = get_token
         self._is_async = inspect.iscoroutinefunction(get_token) or inspect.iscoroutinefunction(type(get_token).__call__)
-        self._extra_headers = dict(extra_headers or {})
 
     async def headers(self) -> Mapping[str, str]:
         try:
@@ -130,7 +129,7 @@ class BearerToken:
         token = Hidden(token) if isinstance(token, str) else token
         if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
-        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._extra_headers)
+        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"))
 
     def __repr__(self) -> str:
         return "<token, hidden>"

@@ -33,6 +33,7 @@ class Fallback:
         if not providers:
             raise errors.ConfigError("a chain of models needs at least one model")
         self.providers = tuple(providers)
+        self.model = self.providers[0].model
         self._pause_seconds = pause_seconds
         self._paused_until = [0.0] * len(self.providers)
         profiles = [provider.profile for provider in self.providers]
@@ -47,11 +48,6 @@ class Fallback:
             output_schema=next((profile.output_schema for profile in profiles if profile.output_is_strict), None),
             calls_in_order=any(profile.calls_in_order for profile in profiles),
         )
-
-    @property
-    def model(self) -> str:
-        """The name of the first model."""
-        return self.providers[0].model
 
     def __repr__(self) -> str:
         return f"Fallback({', '.join(map(repr, self.providers))})"

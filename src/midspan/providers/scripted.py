@@ -21,8 +21,6 @@ class ScriptedProvider:
     When it streams, each part is an event of its own. Two texts in a row are deltas of one text.
     """
 
-    profile = ModelProfile()
-
     def __init__(
         self,
         script: Iterable[Turn] | Callable[[ModelRequest], Any],
@@ -33,17 +31,12 @@ class ScriptedProvider:
         if isinstance(script, str):
             raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
         self._script = script if callable(script) else iter(script)
-        self._model = model
-        if profile is not None:
-            self.profile = profile
+        self.model = model
+        self.profile = profile or ModelProfile()
         self.requests: list[ModelRequest] = []
 
-    @property
-    def model(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._model!r})"
+        return f"{type(self).__name__}({self.model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""

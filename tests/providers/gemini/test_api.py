@@ -10,7 +10,8 @@ from midspan import Agent, errors
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text
-from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
+from midspan.gemini import AsyncClient, Client
+from midspan.providers import RetryPolicy, Timeouts, Transport
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
 from tests.bounds import BOUND

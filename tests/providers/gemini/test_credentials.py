@@ -69,10 +69,7 @@ def test_a_token_comes_from_a_function_of_the_caller_sync_or_async() -> None:
         return "t2"
 
     assert headers(BearerToken(lambda: "t1")) == {"Authorization": "Bearer t1"}
-    assert headers(BearerToken(later, extra_headers={"x-goog-user-project": "p"})) == {
-        "Authorization": "Bearer t2",
-        "x-goog-user-project": "p",
-    }
+    assert headers(BearerToken(later)) == {"Authorization": "Bearer t2"}
 
 
 def test_a_plain_function_that_blocks_holds_up_nothing_else() -> None:

@@ -215,8 +215,7 @@ def vertex_credentials(api_key: str | None, token: GiveToken | None) -> Auth:
         return BearerToken(token)
     if api_key is not None:
         return ApiKey(api_key, _KEY_HEADER)
-    project = os.environ.get("GOOGLE_CLOUD_QUOTA_PROJECT")
-    return BearerToken(_google_auth_token(), extra_headers={"x-goog-user-project": project} if project else {})
+    return BearerToken(_google_auth_token())
 
 
 def _google_auth_token() -> GiveToken:

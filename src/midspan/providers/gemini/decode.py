@@ -320,7 +320,7 @@ def response_of(
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
     reason = raw_finish_reason(candidate.finish_reason, api)
-    finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
+    finish = finish_reason_of(reason)
     usage = _NO_USAGE if chunk.usage_metadata is None else _usage_of(chunk.usage_metadata)
     return ModelResponse(
         message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents
@@ -334,6 +334,11 @@ def _usage_of(tokens: Tokens) -> Usage:
     if unexplained > 0:
         thoughts += unexplained  # some models count their thoughts only in the total
     return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
+
+
+def finish_reason_of(reason: str | None) -> FinishReason:
+    """Return what a finish reason of the API means; without one the response was cut."""
+    return FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
 
 
 def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
