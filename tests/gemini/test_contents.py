@@ -127,3 +127,9 @@ def test_an_edited_turn_is_sent_with_all_that_its_parts_had(client: Client, serv
     changed = message.with_parts((Text("ha"), *message.parts[1:]))
     client.generate_content(History([Message.user("x"), changed, Message.user("y")]))
     assert server.last.body["contents"][1]["parts"] == [{"text": "ha"}, *said["parts"][1:]]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_contents_as_other_apis_write_them_are_an_error_that_says_what_gemini_takes(client: Client, role: str) -> None:
+    with pytest.raises(ConfigError, match=r"contents\[0\] has 'content' as in other APIs; .* 'role' and 'parts'"):
+        client.generate_content([{"role": role, "content": "hi"}])

@@ -30,7 +30,6 @@ _Object = Mapping[str, Any] | None
 _EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
 _TOP_FIELDS = {*wire.GenerateContentRequest.__struct_fields__} - {"extra", "contents", "model", *_NAMED}
-_GENERATION_FIELDS = {*wire.GenerationConfig.__struct_fields__} - {"extra"}
 
 
 class RequestOptions(TypedDict, total=False):
@@ -52,7 +51,7 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config that are used most. Type checkers accept the others in `generation_config`.
+    # The fields of the generation config that are used most; the others are passed in `generation_config`.
     temperature: float | None
     top_p: float | None
     top_k: float | None
@@ -138,8 +137,8 @@ def request_fields(
 def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
     """Return the generation config. A setting by its name replaces the one in `config`."""
     for name in settings:
-        if name not in _GENERATION_FIELDS:
-            raise ConfigError(f"unknown setting {name!r}")
+        if name not in RequestOptions.__annotations__:
+            raise ConfigError(f"unknown setting {name!r}; rare ones are passed as generation_config={{{name!r}: …}}")
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
