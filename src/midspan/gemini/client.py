@@ -1,6 +1,6 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from functools import cached_property, lru_cache
 from types import FunctionType, NoneType
@@ -14,7 +14,7 @@ from midspan.gemini.request import AutoOptions, Contents, RequestFields, Request
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, duration
+from midspan.providers.gemini.api import ConnectionOptions, connect, duration
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
@@ -38,7 +38,7 @@ class AsyncClient(ClosedOnExit):
         self.api = connect(hidden)
         self.api.endpoint.model(model)  # raises an error for an invalid name
         warn_if_retired(model)
-        self.caches = AsyncCaches(self.api, self.resolve)
+        self.caches = AsyncCaches(self)
 
     async def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response."""
@@ -224,9 +224,8 @@ class Client:
 class AsyncCaches:
     """The caches of a client."""
 
-    def __init__(self, api: GeminiApi, resolve: Callable[[str | None], tuple[str, Capabilities]]) -> None:
-        self._api = api
-        self._resolve = resolve
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
 
     async def create(
         self,
@@ -240,7 +239,7 @@ class AsyncCaches:
         tool_config: Any = None,
     ) -> wire.CachedContent:
         """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""
-        path, capabilities = self._resolve(model)
+        path, capabilities = self._client.resolve(model)
         if not capabilities.explicit_cache:
             raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
         fields = request_fields(
@@ -248,22 +247,23 @@ class AsyncCaches:
         )
         head = dump(wire.CachedContent(model=path, ttl=duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
-        return await self._api.cache("POST", body=body)
+        return await self._client.api.cache("POST", body=body)
 
     async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return await self._api.cache("GET", cache_name(name))
+        return await self._client.api.cache("GET", cache_name(name))
 
     async def list(self) -> list[wire.CachedContent]:
-        path = self._api.endpoint.resource("cachedContents")
-        return [cache async for page in self._api.pages(path) for cache in page.cached_contents or []]
+        api = self._client.api
+        pages = api.pages(api.endpoint.resource("cachedContents"))
+        return [cache async for page in pages for cache in page.cached_contents or []]
 
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
         body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
-        return await self._api.cache("PATCH", cache_name(name), body)
+        return await self._client.api.cache("PATCH", cache_name(name), body)
 
     async def delete(self, name: str | wire.CachedContent) -> None:
-        await self._api.cache("DELETE", cache_name(name))
+        await self._client.api.cache("DELETE", cache_name(name))
 
 
 class Caches:

@@ -106,24 +106,18 @@ class Cached(WrapperProvider):
             await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with the name of its cache, if there is one now."""
-        config = request.config
-        fields = self._cacheable_fields(config)
-        name = None if fields is None else await self._cache_for(fields)
+        """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""
+        config, capabilities = request.config, self._gemini.capabilities
+        # A request that forbids calls is the last one of a run, and the mode of a cache cannot be changed for it.
+        forbids_calls = config.tool_choice is not None and config.tool_choice.mode == "none"
+        if forbids_calls or config.cache is not None or not capabilities.explicit_cache:
+            return request
+        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
+        name = await self._cache_for(fields) if len(fields) >= self._min_chars else None
         if name is None:
             return request
         policy = CachePolicy(name, self._ttl)
         return replace(request, config=config.derived(("gemini cached", name), lambda: replace(config, cache=policy)))
-
-    def _cacheable_fields(self, config: RequestConfig) -> bytes | None:
-        """Return the fields of a config that a cache would hold; None if a cache is not possible or not useful."""
-        capabilities = self._gemini.capabilities
-        if config.cache is not None or not capabilities.explicit_cache:
-            return None
-        if config.tool_choice is not None and config.tool_choice.mode == "none":
-            return None  # for one request, to get an answer; the mode is part of the cache
-        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
-        return fields if len(fields) >= self._min_chars else None
 
     async def _cache_for(self, fields: bytes) -> str | None:
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""
