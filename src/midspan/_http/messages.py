@@ -14,7 +14,7 @@ _LINE_END = b"\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class HttpRequest(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True, gc=False):
     """A request, sent as it is."""
 
     method: str

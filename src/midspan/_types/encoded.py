@@ -12,39 +12,47 @@ from msgspec import Raw, Struct
 from midspan._types.messages import History, Message
 
 EncodedMessage = bytes | memoryview | Raw
-EncodeMessages = Callable[[Sequence[Message]], Sequence[EncodedMessage]]
-"""Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
-IsOneTurn = Callable[[Message, Message], bool]
-"""Whether two messages in a row are encoded as one."""
 
 
-def join_body(
-    history: History, key: Hashable, encode: EncodeMessages, is_one_turn: IsOneTurn, head: bytes, tail: bytes
-) -> bytes:
+def _never(_first: Message, _second: Message) -> bool:
+    return False
+
+
+class MessageEncoder(Struct, frozen=True, gc=False):
+    """How one API wants messages."""
+
+    key: Hashable
+    """Identifies the encoding."""
+    encode: Callable[[Sequence[Message]], Sequence[EncodedMessage]]
+    """Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
+    is_one_turn: Callable[[Message, Message], bool] = _never
+    """Whether two messages in a row are encoded as one."""
+
+
+def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: bytes) -> bytes:
     """Return `head`, the encoded messages separated by commas, and `tail`.
 
-    Only messages that are new since the last request are encoded; the bytes of the others are copied, once. `key`
-    identifies the encoding. A head that ends with a comma loses it if there are no messages.
+    Only messages that are new since the last request are encoded; the bytes of the others are copied, once. A head that
+    ends with a comma loses it if there are no messages.
     """
-    count, known = history.cached(key)
-    messages = history.messages[count:]
-    if known is not None and (
-        known.head != head or (messages and is_one_turn(history.messages[count - 1], messages[0]))
-    ):
-        known, messages = None, history.messages
-    pieces = [*encode(messages)]
-    if known is not None:
-        pieces.insert(0, known.buffer[0][: known.length])
-    elif pieces:
-        pieces[0] = b"".join((head, pieces[0]))
+    messages, encode, is_one_turn = history.messages, encoder.encode, encoder.is_one_turn
+    count, start = history.cached(encoder.key)
+    new = messages[count:]
+    if count and (start.head != head or (new and is_one_turn(messages[count - 1], new[0]))):
+        count, new = 0, messages
+    contents = b",".join(encode(new))
+    if not count:
+        if not contents:
+            return head.removesuffix(b",") + tail
+        body = b"".join((head, contents, tail))
+    elif contents:
+        body = b"".join((start.buffer[0][: start.length], b",", contents, tail))
     else:
-        return head.removesuffix(b",") + tail
-    pieces[-1] = b"".join((pieces[-1], tail))
-    body = b",".join(pieces)
-    if messages:
+        body = b"".join((start.buffer[0][: start.length], tail))
+    if new:
         # The bytes are kept as a view into this body, not copied out of it.
         view = memoryview(body)[: len(body) - len(tail)]
-        history.cache(key, _Encoded(head, [view], len(view)) if known is None else known.extended(view))
+        history.cache(encoder.key, start.extended(view) if count else _Encoded(head, [view], len(view)))
     return body
 
 
