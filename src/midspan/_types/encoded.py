@@ -45,21 +45,26 @@ def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: byte
         if not contents:
             return head.removesuffix(b",") + tail
         body = b"".join((head, contents, tail))
-    elif contents:
-        body = b"".join((start.buffer[0][: start.length], b",", contents, tail))
     else:
-        body = b"".join((start.buffer[0][: start.length], tail))
+        prefix = memoryview(start.buffer.body)[: start.length]  # joined without a copy of its own
+        body = b"".join((prefix, b"," if contents else b"", contents, tail))
     if new:
-        # The bytes are kept as a view into this body, not copied out of it.
-        view = memoryview(body)[: len(body) - len(tail)]
-        history.cache(encoder.key, start.extended(view) if count else _Encoded(head, [view], len(view)))
+        length = len(body) - len(tail)
+        history.cache(
+            encoder.key, start.extended(body, length) if count else _Start(head, _Buffer(body, length), length)
+        )
     return body
 
 
-_lock = Lock()
+class _Buffer(Struct, gc=False):
+    """The last request of a conversation."""
+
+    body: bytes
+    length: int
+    """How many bytes precede the tail."""
 
 
-class _Encoded(Struct, frozen=True, gc=False):
+class _Start(Struct, frozen=True, gc=False):
     """The start of a request, with the messages of a history.
 
     Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
@@ -67,17 +72,19 @@ class _Encoded(Struct, frozen=True, gc=False):
     """
 
     head: bytes
-    buffer: list[memoryview]
-    """A list of one item."""
+    buffer: _Buffer
     length: int
     """How many bytes of the buffer belong to this history."""
 
-    def extended(self, view: memoryview) -> "_Encoded":
+    def extended(self, body: bytes, length: int) -> "_Start":
         """Return the start of a request with a longer history, which begins with this one."""
         buffer = self.buffer
         with _lock:
-            if len(buffer[0]) == self.length:
-                buffer[0] = view
+            if buffer.length == self.length:
+                buffer.body, buffer.length = body, length
             else:  # another history has continued this one already
-                buffer = [view]
-        return _Encoded(self.head, buffer, len(view))
+                buffer = _Buffer(body, length)
+        return _Start(self.head, buffer, length)
+
+
+_lock = Lock()
