@@ -65,15 +65,17 @@ class LoopDetector(Policy):
         self.repeated = repeated
         if self._seen_keys is None:
             self._seen_keys = {_key(run.call) for run in state.tool_runs}
-        keys = [_key(call) for _, call in calls]
-        is_new = self._seen_keys.isdisjoint(keys)
-        self._seen_keys.update(keys)
-        if is_new:
+        is_repeated = False
+        for _, call in calls:
+            key = _key(call)
+            is_repeated = is_repeated or key in self._seen_keys
+            self._seen_keys.add(key)
+        if not is_repeated:
             return {}
         self._count(state)
         counts: dict[int, int] = {}
-        for (index, call), key in zip(calls, keys, strict=True):
-            known, spec = self._known.get(key), self._specs.get(call.name)
+        for index, call in calls:
+            known, spec = self._known.get(_key(call)), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:
