@@ -307,7 +307,7 @@ _NOT_PREPARED = frozenset(("limits", "on_question"))
 
 @cache
 def _run_types() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
-    """Import what each run needs, once: an import statement costs as much as a tenth of a turn, every time."""
+    """Return what each run needs. Cached, because an import statement is slow even if its module is loaded."""
     from midspan._loop.prepare import PendingRun  # loaded with the first run
     from midspan._loop.result import result_of
 
