@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from midspan._schema.adapt import adapt_schema
-from midspan._types.encoded import EncodedMessage
+from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
@@ -95,7 +95,7 @@ class RequestFields(NamedTuple):
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
-            return encode.body_of(contents, self.head, b"]%b}" % self.tail, capabilities)
+            return join_body(contents, encode.message_encoder(capabilities), self.head, b"]%b}" % self.tail)
         encoded = encode_contents(contents, capabilities)
         if not encoded and not may_be_empty:
             raise ConfigError("the contents are empty")
