@@ -60,7 +60,10 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
-    limits = _limits(request.pop("turn_limit", None), request.pop("limits", None))
+    turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
+    if turns is not None and limits is not None:
+        raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
+    limits = Limits.of(limits or {} if turns is None else {"max_turns": turns})
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
     if cache is not None:
@@ -88,12 +91,6 @@ class _WithCache(WrapperProvider):
     def adapt(self, request: ModelRequest) -> ModelRequest:
         config = request.config
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
-
-
-def _limits(turns: int | None, limits: Limits | dict[str, Any] | None) -> Limits:
-    if turns is not None and limits is not None:
-        raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    return Limits.of(limits or {} if turns is None else {"max_turns": turns})
 
 
 async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResponse, None]:
@@ -165,8 +162,6 @@ Tools = ToolRegistry()
 
 
 def _tool(declaration: wire.FunctionDeclaration, function: Any) -> Tool[..., Any]:
-    if isinstance(function, Tool):
-        return function
     schema = declaration.parameters_json_schema
     if schema is UNSET or schema is None:
         schema = {"type": "object"} if declaration.parameters is None else to_plain(declaration.parameters)

@@ -248,7 +248,8 @@ def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
     call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
         # A call that comes in pieces, or one of whose fields cannot be read, is not a call.
-        is_call = not call.partial_args and not call.will_continue and not _is_malformed(call)
+        unread = known_fields(type(call)).keys() & (call.extra.keys() - {"args"})
+        is_call = not call.partial_args and not call.will_continue and not unread
         return _call_of(call, data, make_id) if is_call else _opaque(raw)
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
@@ -268,10 +269,6 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     if call is None or text is not None or part.thought is not None or not call.name:
         raise msgspec.ValidationError("a part is neither text nor a call, or both")
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
-
-
-def _is_malformed(call: "wire.FunctionCall") -> bool:
-    return bool(call.extra) and not known_fields(type(call)).keys().isdisjoint(call.extra.keys() - {"args"})
 
 
 def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> ToolCall:

@@ -1,7 +1,6 @@
 """Error responses of the server as exceptions: a body of any form becomes one error with the server's own message."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -67,7 +66,8 @@ def _error(status: int, message: str, details: Any, delay: float | None) -> erro
         return errors.UnknownModelError(message, status=status, details=details)
     error = error_for_status(status, message, details=details, delay=delay)
     if isinstance(error, errors.InvalidRequestError):
-        error.violations = tuple(_violations(details))
+        violations = [item for detail in details for item in _objects(detail.get("fieldViolations"))]
+        error.violations = tuple((str(item.get("field", "")), str(item.get("description", ""))) for item in violations)
     return error
 
 
@@ -108,9 +108,3 @@ def _retry_delay(details: list[dict[str, Any]]) -> float | None:
 def _is_daily_quota(details: list[dict[str, Any]]) -> bool:
     violations = (violation for detail in details for violation in _objects(detail.get("violations")))
     return any("PerDay" in str(violation.get("quotaId")) for violation in violations)
-
-
-def _violations(details: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for detail in details:
-        for violation in _objects(detail.get("fieldViolations")):
-            yield str(violation.get("field", "")), str(violation.get("description", ""))
