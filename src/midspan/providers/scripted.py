@@ -21,6 +21,8 @@ class ScriptedProvider:
     When it streams, each part is an event of its own. Two texts in a row are deltas of one text.
     """
 
+    profile = ModelProfile()
+
     def __init__(
         self,
         script: Iterable[Turn] | Callable[[ModelRequest], Any],
@@ -32,7 +34,8 @@ class ScriptedProvider:
             raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
         self._script = script if callable(script) else iter(script)
         self.model = model
-        self.profile = profile or ModelProfile()
+        if profile is not None:
+            self.profile = profile
         self.requests: list[ModelRequest] = []
 
     def __repr__(self) -> str:
