@@ -21,10 +21,10 @@ class Schema(wire.Schema, frozen=True):
     """The subset of OpenAPI 3.0 in which parameters and answers can be described; `type` is required."""
 
     def __post_init__(self) -> None:
-        if self.type is None and self.any_of is None and self.ref is None:
-            raise SchemaError(f"a Schema needs a type: {', '.join(SCHEMA_TYPES)}")
-        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES):
-            raise SchemaError(f"unknown Schema type {self.type!r:.80}; use one of {', '.join(SCHEMA_TYPES)}")
+        if self.type is None and (self.any_of is not None or self.ref is not None):
+            return
+        if not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES:
+            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {self.type!r:.80}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):

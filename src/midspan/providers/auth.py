@@ -70,9 +70,6 @@ class ApiKey:
     async def headers(self) -> Mapping[str, str]:
         return self._headers
 
-    def __repr__(self) -> str:
-        return "<API key, hidden>"
-
 
 class EnvironmentKey(Struct, frozen=True):
     """The key in the environment, which is looked for when the first request is sent."""
@@ -130,9 +127,6 @@ class BearerToken:
         if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
         return SecretHeaders(Authorization=Hidden(f"Bearer {token}"))
-
-    def __repr__(self) -> str:
-        return "<token, hidden>"
 
 
 class Masker:
