@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from midspan.errors import ToolError
-from midspan.tools.tasks import Expired, Outcome, ToolRaised
+from midspan.tools.tasks import Expired, Outcome, result_of
 
 _log = logging.getLogger("midspan.tools")
 
@@ -61,15 +61,11 @@ class Threads:
         job = _Job(partial(context.run, function, *args), timeout)
         try:
             pool.submit(job)
-            succeeded, value = await job.outcome
+            await job.outcome
         except BaseException:
             pool.abandon(job)
             raise
-        if succeeded:
-            return value
-        if isinstance(value, KeyboardInterrupt | SystemExit):
-            raise value
-        raise ToolRaised(value)
+        return result_of(job.outcome)
 
     def reset(self) -> None:
         """Forget all threads: a forked child process has none of them."""
@@ -132,7 +128,10 @@ class _ThreadPool:
                 job.is_running = True
             if job.timeout is not None:
                 job.call_soon(job.start_timer)
-            outcome = _outcome(function)
+            try:
+                outcome: Outcome = True, function()
+            except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
+                outcome = False, error
             with self._lock:
                 if job.is_abandoned:
                     self.abandoned -= 1
@@ -141,13 +140,6 @@ class _ThreadPool:
                 self._idle += 1  # before the outcome is set: its receiver may submit the next job to this thread
             job.call_soon(job.set_outcome, outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
-
-
-def _outcome(function: Callable[[], Any]) -> Outcome:
-    try:
-        return True, function()
-    except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
-        return False, error
 
 
 class _Job:

@@ -15,7 +15,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
 from midspan.tools.function import Tool
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
+from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
@@ -125,16 +125,21 @@ class Merged(ToolSource):
         if self._owners is None:
             await self.list_tools()
         owners = self._owners or {}
-        owner, name = owners.get(call.name, (None, ""))
-        if owner is None:
-            return unknown(call, owners)
-        if name == call.name:
-            return await owner.call(call, context)
-        return replace(await owner.call(replace(call, name=name), context), name=call.name)
+        if call.name not in owners:
+            return unknown_tool_result(call, owners)
+        source, name = owners[call.name]
+        return await _call_as(source, name, call, context)
 
     async def aclose(self) -> None:
         """Close all sources, also if one of them fails."""
         await close_all(source.aclose() for source in self._sources)
+
+
+async def _call_as(source: ToolSource, name: str, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+    """Run a call by the name that its tool has in the source."""
+    if name == call.name:
+        return await source.call(call, context)
+    return replace(await source.call(replace(call, name=name), context), name=call.name)
 
 
 class WrapperSource(ToolSource):
@@ -182,19 +187,17 @@ class _NamedTools(WrapperSource):
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         named = [(name, spec) for spec in tools if (name := self._name_of(spec)) is not None]
-        originals = {name: spec.name for name, spec in named}
-        if len(originals) < len(named):
-            raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(originals)}")
-        self._originals = originals
+        self._originals = {name: spec.name for name, spec in named}
+        if len(self._originals) < len(named):
+            raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(self._originals)}")
         return tuple(replace(spec, name=name) for name, spec in named)
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         if self._listing is None:
             await self.list_tools()
-        original = self._originals.get(call.name)
-        if original is None:
-            return unknown(call, self._originals)
-        return replace(await self.source.call(replace(call, name=original), context), name=call.name)
+        if call.name not in self._originals:
+            return unknown_tool_result(call, self._originals)
+        return await _call_as(self.source, self._originals[call.name], call, context)
 
 
 class Renamed(_NamedTools):
@@ -278,16 +281,16 @@ class BoundLoop:
             self._loop = running
         if self._loop is running:
             return await coroutine
-        if not self._loop.is_running():
-            coroutine.close()
-            raise ConfigError("the event loop of this source is not running; use the source there, or close that loop")
         try:
+            if not self._loop.is_running():
+                raise TimeoutError
             async with asyncio.timeout(_MAX_BLOCKED_SECONDS):
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
         except TimeoutError:
             coroutine.close()
             raise ConfigError(
-                "the event loop of this source is blocked, as by run_sync or close in async code; use await there"
+                "the event loop of this source is not running, or blocked by plain code such as run_sync; use the "
+                "source there, with await, or close that loop"
             ) from None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
@@ -326,14 +329,9 @@ class AdaptedTools(WrapperSource):
         from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
-        originals: dict[str, tuple[str, AdaptedSchema]] = {}
-        specs = []
-        for spec in tools:
-            adapted, schema = adapt_spec(spec, self._dialect)
-            originals[names[spec.name]] = spec.name, schema
-            specs.append(replace(adapted, name=names[spec.name]))
-        self._originals = originals
-        return tuple(specs)
+        adapted = [adapt_spec(spec, self._dialect) for spec in tools]
+        self._originals = {names[spec.name]: (spec.name, schema) for spec, schema in adapted}
+        return tuple(replace(spec, name=names[spec.name]) for spec, _ in adapted)
 
     @property
     def keeps_names(self) -> bool:
@@ -344,9 +342,8 @@ class AdaptedTools(WrapperSource):
         if self._listing is None:
             await self.list_tools()
         if call.name not in self._originals:
-            return unknown(call, self._originals)
+            return unknown_tool_result(call, self._originals)
         name, schema = self._originals[call.name]
-        if name == call.name and not schema.renamed:
-            return await self.source.call(call, context)  # nearly always
-        original = replace(call, name=name, arguments=schema.restore_names(call.arguments))
-        return replace(await self.source.call(original, context), name=call.name)
+        if schema.renamed:
+            call = replace(call, arguments=schema.restore_names(call.arguments))
+        return await _call_as(self.source, name, call, context)

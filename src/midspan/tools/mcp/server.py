@@ -20,7 +20,14 @@ from midspan.tools.mcp.lock import Definition, Lockfile
 from midspan.tools.mcp.oauth import AUTHORIZATION_SECONDS, OAuth
 from midspan.tools.mcp.options import MCPOptions, read_options
 from midspan.tools.mcp.protocols import PROCESS_CACHE, ProtocolInfo
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, bulleted, describe_error, unknown
+from midspan.tools.source import (
+    ToolListing,
+    ToolSource,
+    UnavailableSource,
+    bulleted,
+    describe_error,
+    unknown_tool_result,
+)
 from midspan.tools.wrap import BoundLoop
 
 if TYPE_CHECKING:
@@ -352,7 +359,7 @@ class MCPServer(ToolSource):
     def _unknown(self, call: ToolCall) -> ToolResult:
         if call.name in self._held_back:
             return call.error_result(f"{call.name} was not run: {_HELD_BACK}", FORBIDDEN)
-        return unknown(call, self._tools)
+        return unknown_tool_result(call, self._tools)
 
     async def _is_approved(self, call: ToolCall) -> bool:
         return self._approve is True or (callable(self._approve) and await self._approve(call))
