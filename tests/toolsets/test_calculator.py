@@ -54,9 +54,6 @@ def problem(expression: str) -> str:
         ("--5", "5"),
         ("2 - -3", "5"),
         ("2*-3", "-6"),
-        ("5!", "120"),
-        ("2 ^ 3!", "64"),
-        ("-3!", "-6"),
         ("15%", "0.15"),
         ("15% of 80", "12"),
         ("80 * 15%", "12"),
@@ -82,7 +79,6 @@ def problem(expression: str) -> str:
         ("ceil(-1.5)", "-1"),
         ("min(3, 1, 2)", "1"),
         ("max(3, 1, 2)", "3"),
-        ("20!", "2432902008176640000"),
         ("SQRT(9)", "3"),
         ("sqrt(" * 150 + "1" + ")" * 150, "1"),
     ],
@@ -138,7 +134,6 @@ def test_inexact_results_are_rounded_and_marked(expression: str, expected: str) 
 def test_integers_keep_all_their_digits() -> None:
     assert value("2 ** 1000") == str(2**1000)
     assert value("1e400") == "1" + "0" * 400
-    assert value("250!") == str(math.factorial(250))
     assert value("99999999999999999999 * 99999999999999999999") == str((10**20 - 1) ** 2)
 
 
@@ -176,13 +171,12 @@ def test_integers_keep_all_their_digits() -> None:
         ("log10(-1)", "not a real number"),
         ("log(8, 1)", "division by zero"),
         ("asin(2)", "not a real number"),
-        ("2.5!", "are whole numbers"),
-        ("(-1)!", "not a real number"),
-        ("round(1, 0.5)", "are whole numbers"),
         ("round(1, 501)", "at most 500 digits"),
         ("(1e1999 + 0.5) // 7", "at most 500 digits"),
         ("5 % -3", "'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3"),
         ("2 = 2", "unexpected character '='"),
+        ("5!", "unexpected character '!'"),
+        ("round(1, 0.5)", "not a real number"),
     ],
 )
 def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> None:
@@ -196,10 +190,6 @@ def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> N
         "9**9**9",
         "10**2001",
         "1e1999*100",
-        "100000!",
-        "900!",
-        "3!!!!",
-        "((9!)!)!",
         "1e2001",
         "1e99999999999999999999",
         "1e-99999999999999999999",

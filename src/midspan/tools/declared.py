@@ -33,9 +33,8 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    parameters = _read_schema(name, "parameters", parameters)
-    response = None if response is None else _read_schema(name, "response", response)
-    return tool_from_spec(ToolSpec(name, description, parameters, response), callback, **options)
+    declaration = {"name": name, "description": description, "parameters": parameters, "response": response}
+    return tool_from_spec(declaration, callback, **options)
 
 
 def tool_from_spec(
@@ -47,9 +46,7 @@ def tool_from_spec(
     """
     spec = ToolSpec.of(declaration)
     check_name(spec.name)
-    parameters = {"type": "object"}
-    if spec.parameters is not None:
-        parameters = _read_schema(spec.name, "parameters", spec.parameters)
+    parameters = _read_schema(spec.name, "parameters", spec.parameters or {"type": "object"})
     response = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
     takes_context = not _takes_values(callback, 1)
     if takes_context and not _takes_values(callback, 2):

@@ -49,7 +49,7 @@ class Calculation(Struct, frozen=True):
 def calculate(expression: Expression) -> Calculation:
     """Calculate the value of an arithmetic expression, exactly where that is possible.
 
-    Operators: + - * / // (division rounded down) % (remainder) ** or ^ (power) ! (factorial), and parentheses.
+    Operators: + - * / // (division rounded down) % (remainder) ** or ^ (power), and parentheses.
     A percent sign after a number is a hundredth: 15% * 80, 15% of 80.
     Functions: sqrt abs round(x, digits) floor ceil min max exp ln log10 log2, log(x) to base e, log(x, base),
     sin cos tan asin acos atan in radians, radians(degrees), degrees(radians).
@@ -84,11 +84,9 @@ def calculator_tool() -> Tool[..., Any]:
     return tool(reads="arithmetic", idempotent=True, examples=examples)(calculate)
 
 
-_UNEXPECTED = re.compile(r"[^0-9a-z_.\s+*/%^!(),-]")
-_PYTHON = str.maketrans(
-    {"^": "**", "!": " .factorial", "π": "pi", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
-)
-"""How Python writes a character. A factorial and a percent sign follow their operand, as attributes do."""
+_UNEXPECTED = re.compile(r"[^0-9a-z_.\s+*/%^(),-]")
+_PYTHON = str.maketrans({"^": "**", "π": "pi", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"})
+"""How Python writes a character."""
 
 
 def _to_python(expression: str) -> str:
@@ -97,7 +95,8 @@ def _to_python(expression: str) -> str:
         raise ToolError(f"unexpected character {match[0]!r}")
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
-    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before «of»
+    # An attribute follows its operand as a percent sign does. Between two operands, the sign is the remainder.
+    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)
     return re.sub(r"\bof\b", "*", text)
 
 
@@ -107,8 +106,6 @@ def _value(node: ast.expr, python: str) -> Decimal:
             value = _OPERATORS[type(operation)](_value(left, python), _value(right, python))
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
             value = _value(operand, python) * (-1 if isinstance(sign, ast.USub) else 1)
-        case ast.Attribute(value=operand, attr="factorial"):
-            value = _factorial(_value(operand, python))
         case ast.Attribute(value=operand, attr="percent"):
             value = _value(operand, python) / 100
         case ast.Constant():
@@ -140,18 +137,6 @@ def _modulo(left: Decimal, right: Decimal) -> Decimal:
     return remainder + right if remainder * right < 0 else remainder  # it has the sign of the divisor
 
 
-def _whole(value: Decimal) -> int:
-    if value != value.to_integral_value():
-        raise ToolError("factorials and the digits of round are whole numbers")
-    return int(value)
-
-
-def _factorial(value: Decimal) -> Decimal:
-    if value > _CONTEXT.Emax:
-        raise OverflowError
-    return Decimal(math.factorial(_whole(value)))
-
-
 def _floor(value: Decimal) -> Decimal:
     if decimal.getcontext().flags[decimal.Inexact]:
         value = _RELIABLE.plus(value)
@@ -160,7 +145,7 @@ def _floor(value: Decimal) -> Decimal:
 
 def _round(value: Decimal, digits: Decimal = Decimal(0)) -> Decimal:
     """Round half away from zero. The result is exact."""
-    return value.quantize(Decimal(1).scaleb(-_whole(digits)), context=_CONTEXT.copy())
+    return value.quantize(Decimal(1).scaleb(-digits), context=_CONTEXT.copy())
 
 
 def _with_floats(function: Callable[[float], float]) -> Callable[[Decimal], Decimal]:
