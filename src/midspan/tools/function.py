@@ -185,17 +185,16 @@ class Tool(Generic[P, R]):
     @cached_property
     def parameters(self) -> "SchemaValidator":
         """The schema of the arguments, compiled with the first call."""
-        from midspan._schema.arguments import SchemaValidator  # slow to import
-
-        schema = self.spec.parameters or {"type": "object"}
-        return SchemaValidator(schema, label="parameters", formats=self._formats)
+        return self._compile(self.spec.parameters or {"type": "object"}, "parameters")
 
     @cached_property
     def response(self) -> "SchemaValidator | None":
-        from midspan._schema.arguments import SchemaValidator  # as above
+        return None if self.spec.response is None else self._compile(self.spec.response, "response")
 
-        schema = self.spec.response
-        return None if schema is None else SchemaValidator(schema, label="response", formats=self._formats)
+    def _compile(self, schema: dict[str, Any], label: str) -> "SchemaValidator":
+        from midspan._schema.arguments import SchemaValidator  # slow to import
+
+        return SchemaValidator(schema, label=label, formats=self._formats)
 
     @property
     def name(self) -> str:

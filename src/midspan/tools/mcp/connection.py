@@ -8,16 +8,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from mcp import Client, types
 from mcp.client import ClientRequestContext, ClientSession, IncomingMessage, Transport
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter, ValidationError
 
 from midspan._version import VERSION
+from midspan.tools.mcp.conversion import describe_invalid
 from midspan.tools.mcp.protocols import ProtocolInfo
 from midspan.tools.source import describe_error
 
@@ -34,6 +36,7 @@ _CLIENT_INFO = types.Implementation(name="midspan", version=VERSION)
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+_CONTENT_TYPES = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
 
 Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult | types.ErrorData]]
@@ -133,7 +136,7 @@ class Connection:
     async def _connect(self) -> AsyncGenerator[Client, None]:
         protocol = self._protocol
         async with Client(
-            cast("Transport", self._transport.open(self._lost)),
+            cast("Transport", self._streams()),
             mode="auto" if protocol is None else protocol.mode,
             prior_discover=None
             if protocol is None or protocol.discover is None
@@ -145,6 +148,11 @@ class Connection:
             cache=None,
         ) as client:
             yield client
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncGenerator[Any, None]:
+        async with self._transport.open(self._lost) as (messages, requests):
+            yield _ReadableMessages(messages, lambda: self.session.protocol_version), requests
 
     def _lost(self) -> None:
         self.is_closed = True
@@ -258,6 +266,57 @@ class Connection:
             except (MCPError, SubscriptionLost, TimeoutError) as error:
                 _log.debug("the subscription to changes of tools ended: %s", describe_error(error))
             await asyncio.sleep(_RELISTEN_SECONDS)
+
+
+class _ReadableMessages:
+    """The messages of a server, without tools and content that the SDK cannot read: it would refuse a whole message."""
+
+    def __init__(self, stream: Any, protocol_version: Callable[[], str | None]) -> None:
+        self._stream = stream
+        self._protocol_version = protocol_version
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of the sender, which the SDK passes on."""
+        return getattr(self._stream, "last_context", None)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stream.__aexit__(*exc_info)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await anext(self._stream)
+        if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
+            result = item.message.result
+            if isinstance(content := result.get("content"), list):
+                result["content"] = [_known_block(block) for block in content]
+            if isinstance(tools := result.get("tools"), list):
+                result["tools"] = [tool for tool in tools if self._is_readable({**result, "tools": [tool]})]
+        return item
+
+    def _is_readable(self, listing: dict[str, Any]) -> bool:
+        try:
+            types.methods.validate_server_result(
+                "tools/list", self._protocol_version() or types.LATEST_PROTOCOL_VERSION, listing
+            )
+        except ValidationError as error:
+            _log.warning("a tool is left out: %s", describe_invalid(error))
+            return False
+        return True
+
+
+def _known_block(block: Any) -> Any:
+    content_type = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(content_type, str) or content_type in _CONTENT_TYPES:
+        return block
+    _log.warning("content of the unknown type %r is left out of a result", content_type)
+    return {"type": "text", "text": f"[content of the unknown type {content_type!r:.80} was left out]"}
 
 
 async def _log_message(params: types.LoggingMessageNotificationParams) -> None:

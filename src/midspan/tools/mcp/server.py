@@ -61,7 +61,6 @@ class MCPServer(ToolSource):
     ) -> None:
         self.config = read_options(command, url, options)
         self._auth = options.get("auth")
-        self._overrides = options.get("overrides", {})
         self._approve = options.get("approve") or None
         self._protocol_cache = options.get("protocol_cache", PROCESS_CACHE)
         lock = options.get("lock")
@@ -231,7 +230,7 @@ class MCPServer(ToolSource):
             if not self.config.uses(tool.name) or tool.name in tools:
                 continue
             try:
-                tools[tool.name] = remote_tool(tool, self.name, self._overrides.get(tool.name, {}))
+                tools[tool.name] = remote_tool(tool, self.name, self.config.overrides.get(tool.name, {}))
             except SchemaError as error:
                 missing[tool.name] = str(error)
         self._definitions = {name: tool.definition for name, tool in tools.items()}
@@ -249,8 +248,8 @@ class MCPServer(ToolSource):
                 text = "the MCP tool %s is left out: %s"
                 _log.warning(text, source.name, source.message, extra={"unavailable": source.name})
             names = [tool.name for tool in listed]
-            for name in sorted((self.config.include or frozenset()).difference(names)):
-                text = "include of the MCP server %s names %r, but the tools are: %s"
+            for name in sorted({*(self.config.include or ()), *self.config.overrides}.difference(names)):
+                text = "the options of the MCP server %s name the tool %r, but the tools are: %s"
                 _log.warning(text, self.name, name, ", ".join(names) or "none")
 
     def _declared(self, tool: "RemoteTool") -> ToolSpec:
