@@ -39,6 +39,8 @@ _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 _CONTENT_TYPES = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
 
+Answers = tuple[dict[str, Any] | None, str | None]
+"""To the questions of the server, and the state that it gets back with them."""
 Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult | types.ErrorData]]
 
 
@@ -74,7 +76,7 @@ class Connection:
         elicit: Elicit,
         on_tools_changed: Callable[[], None],
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._protocol = protocol
         self._elicit = elicit
         self._on_tools_changed = on_tools_changed
@@ -132,10 +134,9 @@ class Connection:
                 client.set_exception(MCPError(types.CONNECTION_CLOSED, "the connection was closed"))
             client.exception()  # so that asyncio does not log it if `open` was cancelled
 
-    @asynccontextmanager
-    async def _connect(self) -> AsyncGenerator[Client, None]:
+    def _connect(self) -> Client:
         protocol = self._protocol
-        async with Client(
+        return Client(
             cast("Transport", self._streams()),
             mode="auto" if protocol is None else protocol.mode,
             prior_discover=None
@@ -146,12 +147,11 @@ class Connection:
             message_handler=self._on_message,
             client_info=_CLIENT_INFO,
             cache=None,
-        ) as client:
-            yield client
+        )
 
     @asynccontextmanager
     async def _streams(self) -> AsyncGenerator[Any, None]:
-        async with self._transport.open(self._lost) as (messages, requests):
+        async with self.transport.open(self._lost) as (messages, requests):
             yield _ReadableMessages(messages, lambda: self.session.protocol_version), requests
 
     def _lost(self) -> None:
@@ -162,18 +162,6 @@ class Connection:
     def is_open(self) -> bool:
         """Whether requests can be made: the session was agreed on and has not ended."""
         return self._session is not None and not self.is_closed
-
-    @property
-    def is_remote(self) -> bool:
-        return self._transport.is_remote
-
-    @property
-    def error_output(self) -> str:
-        return self._transport.error_output
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._transport.exit_code
 
     @property
     def session(self) -> ClientSession:
@@ -208,14 +196,19 @@ class Connection:
         return tools
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT
+        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, answers: Answers | None
     ) -> types.CallToolResult | types.InputRequiredResult:
-        return await self._request(name, arguments, on_progress, None)
+        """Make the call. The result is validated by the caller, whose validator limits the work of hostile schemas."""
+        responses, state = answers or (None, None)
+        params = types.CallToolRequestParams(
+            name=name, arguments=arguments, input_responses=responses, request_state=state
+        )
+        return await self.session.send_request(
+            types.CallToolRequest(params=params), _RESULT, progress_callback=on_progress
+        )
 
-    async def answer(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, asked: types.InputRequiredResult
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Answer what the server asks for, and make the call again with the answers."""
+    async def answer(self, asked: types.InputRequiredResult) -> Answers:
+        """Return the answers to what the server asks for, with which the call has to be made again."""
         session = self.session
         responses: dict[str, Any] = {}
         for key, request in (asked.input_requests or {}).items():
@@ -227,19 +220,7 @@ class Connection:
             responses[key] = response
         if not responses:
             await asyncio.sleep(0.1)  # no questions: the server asks to be polled
-        return await self._request(name, arguments, on_progress, (responses or None, asked.request_state))
-
-    async def _request(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, answers: tuple[Any, str | None] | None
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Make the call. The result is validated by the caller, whose validator limits the work of hostile schemas."""
-        responses, state = answers or (None, None)
-        params = types.CallToolRequestParams(
-            name=name, arguments=arguments, input_responses=responses, request_state=state
-        )
-        return await self.session.send_request(
-            types.CallToolRequest(params=params), _RESULT, progress_callback=on_progress
-        )
+        return responses or None, asked.request_state
 
     async def _on_elicitation(
         self,

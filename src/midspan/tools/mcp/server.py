@@ -301,10 +301,10 @@ class MCPServer(ToolSource):
             while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
                 inner = inner.exceptions[0]
             message = inner.error.message if isinstance(inner, MCPError) else describe_error(inner)
-            exit_code = None if self._connection is None else self._connection.exit_code
+            exit_code = None if self._connection is None else self._connection.transport.exit_code
             if isinstance(inner, MCPError) and inner.error.code == CONNECTION_CLOSED and exit_code is not None:
                 message = f"the command {self.config.command[0]!r} ended with code {exit_code} before it answered"
-        output = "" if self._connection is None else self._connection.error_output
+        output = "" if self._connection is None else self._connection.transport.error_output
         return f"{message}; its stderr ends with: {output[-_MAX_ERROR_OUTPUT:]}" if output else message
 
     async def _close(self) -> None:
