@@ -94,18 +94,16 @@ class _Parameter(Struct):
 
 def spec_from_parameters(name: str, description: str, parameters: Sequence[Mapping[str, Any]]) -> ToolSpec:
     """Return the spec of a tool that is described by a list of parameters, with type names in any spelling."""
-    properties: dict[str, Any] = {}
-    required = []
     try:
-        for fields, parameter in zip(parameters, msgspec.convert(parameters, list[_Parameter]), strict=True):
-            if parameter.name in properties:
-                raise SchemaError(f"two parameters are named {parameter.name!r}")
-            properties[parameter.name] = _parameter_schema(parameter, fields)
-            if parameter.required:
-                required.append(parameter.name)
+        parsed = msgspec.convert(parameters, list[_Parameter])
+        schemas = map(_parameter_schema, parsed, parameters)
+        properties = {parameter.name: schema for parameter, schema in zip(parsed, schemas, strict=True)}
     except (SchemaError, msgspec.ValidationError) as error:
         raise SchemaError(f"parameters of {name}: {error}") from error
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if len(properties) < len(parsed):
+        raise SchemaError(f"parameters of {name}: two parameters have the same name")
+    required = [parameter.name for parameter in parsed if parameter.required]
+    schema = {"type": "object", "properties": properties}
     return ToolSpec(name, description, schema | ({"required": required} if required else {}))
 
 
