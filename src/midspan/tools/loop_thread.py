@@ -75,8 +75,15 @@ class LoopThread:
 
     def _run(self, runner: asyncio.Runner) -> None:
         with runner:
+            loop = runner.get_loop()
+            # asyncio raises these through the loop after the task has them as its outcome. The caller of that task gets
+            # them from there, and the loop continues for the other callers.
             while not self.is_closed:
-                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
-                # gets them from there, and the loop continues for the other callers.
                 with suppress(KeyboardInterrupt, SystemExit):
-                    runner.get_loop().run_forever()
+                    loop.run_forever()
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            while not all(task.done() for task in tasks):
+                with suppress(KeyboardInterrupt, SystemExit):
+                    loop.run_until_complete(asyncio.wait(tasks))
