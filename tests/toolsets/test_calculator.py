@@ -193,7 +193,6 @@ def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> N
         "1e2001",
         "1e99999999999999999999",
         "1e-99999999999999999999",
-        "1" * 1001,
         "(" * 100_000,
         "(" * 1000,
         "(" * 400 + "1" + ")" * 400,

@@ -110,12 +110,11 @@ def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
     reads, writes = _templates(options.get("reads", ())), _templates(options.get("writes", ()))
     if writes and options.get("read_only", spec.read_only):
         raise ConfigError(f"read_only contradicts writes={writes!r}")
-    names = (spec.parameters or {}).get("properties", {})
+    parameters = (spec.parameters or {}).get("properties", {})
     for template in (*reads, *writes):
-        for placeholder in PLACEHOLDER.findall(template):
-            if placeholder not in names:
-                known = ", ".join(names) or "none"
-                raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
+        for placeholder in set(PLACEHOLDER.findall(template)) - parameters.keys():
+            known = ", ".join(parameters) or "none"
+            raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
     effects = Effects(reads, writes, options.get("idempotent", False))
     return None if effects == Effects() else effects
 

@@ -18,7 +18,6 @@ from msgspec import Meta, Struct
 from midspan.errors import ToolError
 from midspan.tools.function import Tool, tool
 
-_MAX_CHARS = 1_000
 _MAX_DIGITS = 500
 _SHOWN_DIGITS = 15
 _PLAIN_EXPONENTS = range(-7, 21)
@@ -34,7 +33,7 @@ _CONTEXT = decimal.Context(
 _RELIABLE = decimal.Context(prec=_MAX_DIGITS - 10)
 """Without the digits that are wrong after a few rounded operations, so that floor(log(1000, 10)) is 3."""
 
-Expression = Annotated[str, Meta(min_length=1, max_length=_MAX_CHARS)]
+Expression = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
 class Calculation(Struct, frozen=True):
@@ -59,8 +58,6 @@ def calculate(expression: Expression) -> Calculation:
     Args:
         expression: The expression, such as (1 + 2) * 3 / 4 or round(sqrt(2) * 100, 2).
     """
-    if len(expression) > _MAX_CHARS:
-        raise ToolError(f"the expression has {len(expression):,} characters, the maximum is {_MAX_CHARS:,}")
     python = _to_python(expression)
     try:
         with decimal.localcontext(_CONTEXT) as context:
