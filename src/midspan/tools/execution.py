@@ -25,7 +25,7 @@ from midspan.tools.source import (
     ToolSource,
     bulleted,
     describe_error,
-    unknown,
+    unknown_tool_result,
 )
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -62,7 +62,7 @@ class LocalTools(ToolSource):
 
 
 async def _unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    return unknown(call, names)
+    return unknown_tool_result(call, names)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
