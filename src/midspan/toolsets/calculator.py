@@ -1,7 +1,7 @@
-"""The tool `calculate`: decimal arithmetic.
+"""The tool `calculate`: exact arithmetic.
 
-An expression is parsed with `ast.parse`, and a whitelist of nodes is evaluated. Nothing is run as code. The context of
-`decimal` limits the size of numbers, and its flag Inexact tells whether a number was rounded.
+An expression is parsed with `ast.parse`, and a whitelist of nodes is evaluated. Nothing is run as code. Numbers are
+Fractions while they are exact and not too long, otherwise floats.
 """
 
 import ast
@@ -10,7 +10,8 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -18,22 +19,21 @@ from msgspec import Meta, Struct
 from midspan.errors import ToolError
 from midspan.tools.function import Tool, tool
 
-_MAX_DIGITS = 500
+_MAX_CHARS = 1_000
+_MAX_DIGITS = 2_000
+_MAX_BITS = int(_MAX_DIGITS * math.log2(10))
+_MAX_FACTORIAL = 807
+"""The largest number whose factorial has at most 2,000 digits."""
+_MAX_EXACT_PLACES = 50
+"""A fraction with more decimal places is rounded."""
 _SHOWN_DIGITS = 15
 _PLAIN_EXPONENTS = range(-7, 21)
 """Numbers outside of this range are shown with an exponent."""
+_TOO_LARGE = "the number is too large"
 
-_CONTEXT = decimal.Context(
-    prec=_MAX_DIGITS,
-    rounding=decimal.ROUND_HALF_UP,
-    Emin=-2_000,
-    Emax=2_000,
-    traps=[decimal.DivisionByZero, decimal.InvalidOperation, decimal.Overflow],
-)
-_RELIABLE = decimal.Context(prec=_MAX_DIGITS - 10)
-"""Without the digits that are wrong after a few rounded operations, so that floor(log(1000, 10)) is 3."""
-
-Expression = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Number = Fraction | float
+"""A Fraction is exact, a float is correct to about 15 digits."""
+Expression = Annotated[str, Meta(min_length=1, max_length=_MAX_CHARS)]
 
 
 class Calculation(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Calculation(Struct, frozen=True):
 def calculate(expression: Expression) -> Calculation:
     """Calculate the value of an arithmetic expression, exactly where that is possible.
 
-    Operators: + - * / // (division rounded down) % (remainder) ** or ^ (power), and parentheses.
+    Operators: + - * / // (division rounded down) % (remainder) ** or ^ (power) ! (factorial), and parentheses.
     A percent sign after a number is a hundredth: 15% * 80, 15% of 80.
     Functions: sqrt abs round(x, digits) floor ceil min max exp ln log10 log2, log(x) to base e, log(x, base),
     sin cos tan asin acos atan in radians, radians(degrees), degrees(radians).
@@ -58,21 +58,7 @@ def calculate(expression: Expression) -> Calculation:
     Args:
         expression: The expression, such as (1 + 2) * 3 / 4 or round(sqrt(2) * 100, 2).
     """
-    python = _to_python(expression)
-    try:
-        with decimal.localcontext(_CONTEXT) as context:
-            value = _value(ast.parse(python, mode="eval").body, python)
-            return _format(value, is_exact=not context.flags[decimal.Inexact])
-    except SyntaxError:
-        raise ToolError("the expression is not valid; write it like (1 + 2) * 3 / 4") from None
-    except (MemoryError, RecursionError):
-        raise ToolError("the expression is nested too deeply") from None
-    except (OverflowError, decimal.Overflow):
-        raise ToolError("the number is too large") from None
-    except ZeroDivisionError:
-        raise ToolError("division by zero") from None
-    except (ValueError, decimal.InvalidOperation):
-        raise ToolError(f"the result is not a real number of at most {_MAX_DIGITS} digits") from None
+    return Calculation(*_format(evaluate(expression)))
 
 
 def calculator_tool() -> Tool[..., Any]:
@@ -81,38 +67,65 @@ def calculator_tool() -> Tool[..., Any]:
     return tool(reads="arithmetic", idempotent=True, examples=examples)(calculate)
 
 
-_UNEXPECTED = re.compile(r"[^0-9a-z_.\s+*/%^(),-]")
-_PYTHON = str.maketrans({"^": "**", "π": "pi", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"})
-"""How Python writes a character."""
+def evaluate(expression: str) -> Number:
+    """Return the value of an expression. Raises ToolError with a message for the model."""
+    if len(expression) > _MAX_CHARS:
+        raise ToolError(f"the expression has {len(expression):,} characters, the maximum is {_MAX_CHARS:,}")
+    python = _to_python(expression)
+    try:
+        return _value(ast.parse(python, mode="eval").body, python)
+    except SyntaxError:
+        raise ToolError("the expression is not valid; write it like (1 + 2) * 3 / 4") from None
+    except (MemoryError, RecursionError):
+        raise ToolError("the expression is nested too deeply") from None
+    except (OverflowError, decimal.Overflow):
+        raise ToolError(_TOO_LARGE) from None
+    except ZeroDivisionError:
+        raise ToolError("division by zero") from None
+    except (ValueError, decimal.InvalidOperation):
+        raise ToolError("the result is not a real number") from None
+
+
+_UNEXPECTED = re.compile(r"[^0-9a-z_.\s+*/%^!(),-]")
+_LARGE_EXPONENT = re.compile(r"[0-9.]e[+-]?[0-9]{5}")
+_PYTHON = str.maketrans(
+    {"^": "**", "!": " .factorial", "π": "pi", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
+)
+"""How Python writes a character. A factorial and a percent sign follow their operand, as attributes do."""
 
 
 def _to_python(expression: str) -> str:
     text = " ".join(expression.lower().split()).translate(_PYTHON)
     if match := _UNEXPECTED.search(text):
         raise ToolError(f"unexpected character {match[0]!r}")
+    if _LARGE_EXPONENT.search(text):
+        raise ToolError(_TOO_LARGE)
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
-    # An attribute follows its operand as a percent sign does. Between two operands, the sign is the remainder.
-    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)
+    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before «of»
     return re.sub(r"\bof\b", "*", text)
 
 
-def _value(node: ast.expr, python: str) -> Decimal:
+def _value(node: ast.expr, python: str) -> Number:
     match node:
         case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATORS:
-            value = _OPERATORS[type(operation)](_value(left, python), _value(right, python))
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-            value = _value(operand, python) * (-1 if isinstance(sign, ast.USub) else 1)
-        case ast.Attribute(value=operand, attr="percent"):
-            value = _value(operand, python) / 100
+            return _bounded(_OPERATORS[type(operation)](_value(left, python), _value(right, python)))
+        case ast.Attribute(value=inner, attr="factorial"):
+            return _factorial(_value(inner, python))
+        case ast.Attribute(value=inner, attr="percent"):
+            return _value(inner, python) / 100
         case ast.Constant():
-            value = Decimal(python[node.col_offset : node.end_col_offset])  # all digits, unlike a float
+            return _bounded(Fraction(python[node.col_offset : node.end_col_offset]))  # all digits, unlike a float
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, python)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand, python)
         case ast.Name(id=name) if name in _CONSTANTS:
-            value = round(Decimal(_CONSTANTS[name]), _SHOWN_DIGITS)
+            return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             values = [_value(argument, python) for argument in arguments]
             try:
-                value = _FUNCTIONS[name](*values)
+                return _bounded(_FUNCTIONS[name](*values))
             except TypeError:
                 raise ToolError(f"wrong number of arguments for {name}: {len(values)}") from None
         case ast.Tuple():
@@ -120,67 +133,125 @@ def _value(node: ast.expr, python: str) -> Decimal:
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name not in _FUNCTIONS:
             known = f"functions: {', '.join(_FUNCTIONS)}; constants: {', '.join(_CONSTANTS)}"
             raise ToolError(f"unknown name {name!r}; {known}")
-        case _:
-            raise ToolError("the expression is not arithmetic; write 2 * (3) for a product and sqrt(4) for a function")
-    if not value.is_finite():  # such as 0 ** -1
-        raise ValueError
-    return +value  # which applies the limits of the context
+    raise ToolError("the expression is not arithmetic; write 2 * (3) for a product and sqrt(4) for a function")
 
 
-def _modulo(left: Decimal, right: Decimal) -> Decimal:
-    if not right:
-        raise ZeroDivisionError
-    remainder = left % right
-    return remainder + right if remainder * right < 0 else remainder  # it has the sign of the divisor
+def _bounded(value: Number) -> Number:
+    """The value, as a float if it has too many digits to stay exact."""
+    return float(value) if isinstance(value, Fraction) and _bits(value) > _MAX_BITS else value
 
 
-def _floor(value: Decimal) -> Decimal:
-    if decimal.getcontext().flags[decimal.Inexact]:
-        value = _RELIABLE.plus(value)
-    return value.to_integral_value(decimal.ROUND_FLOOR)
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def _round(value: Decimal, digits: Decimal = Decimal(0)) -> Decimal:
-    """Round half away from zero. The result is exact."""
-    return value.quantize(Decimal(1).scaleb(-digits), context=_CONTEXT.copy())
+def _reliable(value: Number) -> Fraction:
+    """The value as a Fraction; a float without its last digits, so that log(1000, 10) is 3 and not less."""
+    return value if isinstance(value, Fraction) else Fraction(f"{value:.14g}")
 
 
-def _with_floats(function: Callable[[float], float]) -> Callable[[Decimal], Decimal]:
-    """Return a function of the math module for Decimals. It is rounded, so that sin(pi) is 0."""
-    return lambda value: round(Decimal(function(float(value))), _SHOWN_DIGITS)
+def _whole(value: Number) -> int:
+    number = _reliable(value)
+    if number.denominator != 1:
+        raise ToolError("factorials and the digits of round are whole numbers")
+    return number.numerator
+
+
+def _floor(value: Number) -> Number:
+    return Fraction(math.floor(_reliable(value)))
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if not exponent:
+        return Fraction(1)
+    if exponent == Fraction(1, 2):
+        return _sqrt(base)
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        min_bits = abs(exponent.numerator) * (_bits(base) - 1)
+        if min_bits <= _MAX_BITS:
+            return base**exponent.numerator
+    # A float would lose digits: 1.0000001 ** 10000000.
+    return float(_decimal(base) ** _decimal(exponent))
+
+
+def _decimal(value: Number) -> Decimal:
+    fraction = Fraction(value)
+    return Decimal(fraction.numerator) / Decimal(fraction.denominator)
+
+
+def _sqrt(value: Number) -> Number:
+    if isinstance(value, Fraction) and value >= 0:
+        root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+        if root * root == value:
+            return root
+    return math.sqrt(value)
+
+
+def _factorial(value: Number) -> Number:
+    if _whole(value) > _MAX_FACTORIAL:
+        raise ToolError(_TOO_LARGE)
+    return Fraction(math.factorial(_whole(value)))
+
+
+def _round(value: Number, digits: Number = Fraction(0)) -> Number:
+    """Round half away from zero."""
+    places = _whole(digits)
+    if abs(places) > _MAX_EXACT_PLACES:
+        raise ToolError(f"round takes at most {_MAX_EXACT_PLACES} digits")
+    unit = Fraction(10) ** -places
+    rounded = math.floor(abs(_reliable(value)) / unit + Fraction(1, 2)) * unit
+    return rounded if value >= 0 else -rounded
+
+
+def _sin(angle: Number) -> Number:
+    return round(math.sin(angle), _SHOWN_DIGITS)  # so that sin(pi) is 0
+
+
+def _cos(angle: Number) -> Number:
+    return round(math.cos(angle), _SHOWN_DIGITS)
 
 
 _CONSTANTS = {"pi": math.pi, "e": math.e}
-_FLOAT_FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians")
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Decimal]] = {
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.FloorDiv: lambda left, right: (left - _modulo(left, right)) / right,
-    ast.Mod: _modulo,
-    ast.Pow: lambda base, exponent: base**exponent if exponent else Decimal(1),  # also of 0
+    ast.FloorDiv: lambda left, right: _floor(left / right),
+    ast.Mod: lambda left, right: left - right * _floor(left / right),  # it has the sign of the divisor
+    ast.Pow: _power,
 }
-_FUNCTIONS: dict[str, Callable[..., Decimal]] = {
-    "sqrt": Decimal.sqrt,
+_FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "sqrt": _sqrt,
     "abs": abs,
     "round": _round,
     "floor": _floor,
     "ceil": lambda value: -_floor(-value),
     "min": min,
     "max": max,
-    "exp": Decimal.exp,
-    "ln": Decimal.ln,
-    "log": lambda value, base=None: value.ln() / base.ln() if base is not None else value.ln(),
-    "log10": Decimal.log10,
-    "log2": lambda value: value.ln() / Decimal(2).ln(),
-    **{name: _with_floats(getattr(math, name)) for name in _FLOAT_FUNCTIONS},
+    "exp": math.exp,
+    "ln": math.log,
+    "log": math.log,
+    "log10": math.log10,
+    "log2": math.log2,
+    "sin": _sin,
+    "cos": _cos,
+    "tan": lambda angle: _sin(angle) / _cos(angle),
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "degrees": math.degrees,
+    "radians": math.radians,
 }
 
 
-def _format(value: Decimal, *, is_exact: bool) -> Calculation:
-    shown = value.normalize() if is_exact else value.normalize(decimal.Context(prec=_SHOWN_DIGITS))
+def _format(value: Number) -> tuple[str, bool]:
+    """The number as text, and whether the text is exact."""
+    is_exact = isinstance(value, Fraction) and (value * 10**_MAX_EXACT_PLACES).denominator == 1
+    if is_exact and value == int(value):
+        return str(int(value)), True
+    with localcontext(prec=2 * _MAX_DIGITS if is_exact else _SHOWN_DIGITS):
+        shown = _decimal(value).normalize()
     if not shown:
-        return Calculation("0", is_exact)
-    is_plain = shown.adjusted() in _PLAIN_EXPONENTS or (is_exact and shown == shown.to_integral_value())
-    return Calculation(format(shown, "f" if is_plain else "e").replace("e+", "e"), is_exact)
+        return "0", is_exact
+    return format(shown, "f" if shown.adjusted() in _PLAIN_EXPONENTS else "e").replace("e+", "e"), is_exact
