@@ -44,8 +44,8 @@ class _Delta(Struct, rename="camel", gc=False):
     error: None = None
 
 
-_Entry = tuple[Part, Raw | None]
-"""A part with its bytes; None for a delta, which has nothing but its text."""
+_Entry = tuple[Part, Raw | bytes]
+"""A part with its bytes as `Raw`; a delta with its document as `bytes`, which holds no other part."""
 _read_delta = msgspec.json.Decoder(_Delta).decode
 
 
@@ -119,15 +119,18 @@ class StreamDecoder:
         self._merge(delta, candidate)
         self._documents.append(Raw(document))
         value = (Thought if part.thought else Text)(part.text)
-        self._parts.append((value, None))
+        self._parts.append((value, document))
         return self._accumulator.add_part(value)
 
     def _merge(self, chunk: decode.Chunk | _Delta, candidate: decode.Candidate | _DeltaCandidate) -> None:
         """Keep the latest value of each field."""
         merged = self._candidate
-        merged.finish_reason = candidate.finish_reason or merged.finish_reason
-        merged.finish_message = candidate.finish_message or merged.finish_message
-        merged.continuation_token = candidate.continuation_token or merged.continuation_token
+        if candidate.finish_reason:
+            merged.finish_reason = candidate.finish_reason
+        if candidate.finish_message:
+            merged.finish_message = candidate.finish_message
+        if candidate.continuation_token:
+            merged.continuation_token = candidate.continuation_token
         self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
         self._chunk.model_version = chunk.model_version or self._chunk.model_version
         self._chunk.response_id = chunk.response_id or self._chunk.response_id
@@ -196,11 +199,11 @@ class StreamDecoder:
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
-        if len(self._contents) > 1 or any(raw is None for _, raw in entries):
+        if len(self._contents) > 1 or any(isinstance(raw, bytes) for _, raw in entries):
             entries = list(_joined(entries))
         if not entries:
             return Message("model", (), ProviderData(decode.ORIGIN))
-        raws = [raw for _, raw in entries]
+        raws = [Raw(raw) for _, raw in entries]
         content = self._contents[0]
         if len(self._contents) > 1 or raws != decode.raw_parts(content):
             # Whatever else the contents held beside their parts stays too; of two values the later counts.
@@ -228,12 +231,19 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
             yield from group
             continue
         deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
-        if len(deltas) == 1 and deltas[0][1] is not None:
-            yield deltas[0]
+        if len(deltas) == 1:
+            part, raw = deltas[0]
+            yield part, raw if isinstance(raw, Raw) else _only_part(raw)
         elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
             yield part_type(text), Raw(decode.encode_json(fields))
+
+
+def _only_part(document: bytes) -> Raw:
+    candidate = decode.read(document)[2]
+    assert candidate is not None, "a delta is the part of a candidate"
+    return decode.raw_parts(candidate.content)[0]
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
