@@ -88,13 +88,30 @@ def test_all_subscribers_see_the_same_events_from_any_number_on(make_journal: Ma
         async with BackgroundRuns(agent(), journal) as runs:
             id = runs.start("1 + 2?")
             early = [asyncio.create_task(taken(runs, id)) for _ in range(5)]
+            await anext(runs.subscribe(id))  # it is in the journal
+            early.append(asyncio.create_task(taken(BackgroundRuns(journal=journal), id)))  # as in another process
             whole = await early[0]
-            assert [await one for one in early] == [whole] * 5
+            assert [await subscriber for subscriber in early] == [whole] * 6
             assert [number for number, _ in whole] == list(range(len(whole)))
             assert isinstance(whole[0][1], RunStart)
             assert isinstance(whole[-1][1], RunEnd)
             for begin in range(len(whole) + 1):
                 assert await taken(runs, id, from_event=begin) == whole[begin:]
+        await journal.aclose()
+
+    run(main())
+
+
+def test_subscriber_of_a_deleted_run_gets_an_error(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            id = runs.start("1 + 2?")
+            await runs.result(id)
+            await journal.delete(id)
+            for reader in (runs, BackgroundRuns(journal=journal)):
+                with pytest.raises(UnknownRunError, match="unknown run"):
+                    await taken(reader, id)
         await journal.aclose()
 
     run(main())
@@ -419,33 +436,29 @@ def test_run_cancelled_before_its_first_step_has_an_end(make_journal: MakeJourna
 
 def test_used_run_id_is_refused_at_once() -> None:
     async def main() -> None:
-        journal = MemoryJournal()
-        async with BackgroundRuns(agent(), journal) as runs:
+        async with BackgroundRuns(agent()) as runs:
             await taken(runs, runs.start("1 + 2?", run_id="mine"))
             with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
                 runs.start("something else", run_id="mine")
-        async with BackgroundRuns(agent(), journal) as others:
-            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
-                others.start("something else", run_id="mine")
 
     run(main())
 
 
-def test_run_id_used_by_another_process_fails_before_any_request(tmp_path: Path) -> None:
+@pytest.mark.parametrize("view", ["all", "final"])
+def test_run_id_that_only_the_journal_knows_fails_before_any_request(make_journal: MakeJournal, view: str) -> None:
     async def main() -> None:
-        journal = SqliteJournal(tmp_path / "journal.db")
+        journal = make_journal()
         async with BackgroundRuns(agent(), journal) as runs:
             old = await taken(runs, runs.start("1 + 2?", run_id="mine"))
         script = ScriptedProvider([[Text("new")]])
         async with BackgroundRuns(Agent(script), journal) as runs:
             id = runs.start("something else", run_id="mine")
-            for view in ("all", "final"):
-                with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
-                    await taken(runs, id, view=view)
-            status = await runs.status(id)
-            assert (status.phase, "already used" in str(status.error)) == (Phase.FAILED, True)
+            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
+                await taken(runs, id, view=view)
             assert not script.requests
-        async with BackgroundRuns(agent(), journal) as runs:
+            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
+                await runs.result(id)
+            assert (await runs.status("mine")).phase is Phase.COMPLETED
             assert await taken(runs, "mine") == old
         await journal.aclose()
 

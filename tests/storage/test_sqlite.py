@@ -143,48 +143,6 @@ asyncio.run(main())
     run(journal.aclose())
 
 
-def test_watcher_sees_changes_of_another_process(path: Path, journal: SqliteJournal) -> None:
-    code = """
-async def main():
-    journal = SqliteJournal(sys.argv[1])
-    sys.stdin.readline()
-    for number in range(50):
-        await journal.append("a", number, [b"%d" % number])
-    sys.stdin.readline()
-    await journal.append("a", 50, [], summary=RunSummary(state="completed"))
-    await journal.delete("b")
-    await journal.aclose()
-asyncio.run(main())
-"""
-    other = script(code, path)
-
-    def tell() -> None:
-        assert other.stdin is not None
-        other.stdin.write("go\n")
-        other.stdin.flush()
-
-    async def main() -> None:
-        await journal.append("b", 0, [b"x"])
-        deleted = asyncio.create_task(collected("b"))
-        watcher = journal.watch("a")
-        first = asyncio.ensure_future(anext(watcher))
-        await asyncio.sleep(0)
-        tell()
-        seen = [await first] + [await anext(watcher) for _ in range(49)]
-        assert seen == [(number, b"%d" % number) for number in range(50)]
-        rest = asyncio.ensure_future(anext(watcher, None))
-        await asyncio.sleep(0)
-        tell()
-        assert await rest is None
-        assert await deleted == [(0, b"x")]
-
-    async def collected(name: str) -> list[tuple[int, bytes]]:
-        return [item async for item in journal.watch(name)]
-
-    run(main(), seconds=20)
-    printed(other)
-
-
 APPENDER = """
 from itertools import count
 async def one(journal, name, size):
@@ -348,10 +306,7 @@ def test_journal_of_the_first_format_is_rejected(path: Path) -> None:
 def expect_refusal(path: Path, words: str) -> None:
     journal = SqliteJournal(path)
 
-    async def watch() -> list[tuple[int, bytes]]:
-        return [item async for item in journal.watch("a")]
-
-    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a"), watch()):
+    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a")):
         with pytest.raises(ConfigError, match=words):
             run(use)
     run(journal.aclose())
@@ -546,27 +501,6 @@ async def main():
             await asyncio.sleep(0.001)
 asyncio.run(main())
 """,
-    "a watcher waits": """
-async def main():
-    await journal.append("a", 0, [b"x"])
-    watcher = journal.watch("a")
-    await anext(watcher)
-    watching = asyncio.ensure_future(anext(watcher))
-    await journal.read("a")
-asyncio.run(main())
-""",
-    "the loop is closed while an append is under way": """
-loop = asyncio.new_event_loop()
-async def main():
-    loop.call_soon(loop.stop)
-    await journal.append("a", 0, [b"x" * 3_000_000])
-task = loop.create_task(main())
-try:
-    loop.run_forever()
-finally:
-    task._log_destroy_pending = False
-    loop.close()
-""",
     "thousands of appends are under way": """
 async def main():
     tasks = [asyncio.create_task(journal.append(str(n), 0, [b"x"])) for n in range(3000)]
@@ -593,6 +527,24 @@ def test_threads_end_when_the_journal_is_garbage_collected(path: Path) -> None:
     for thread in started:
         thread.join(BOUND)
         assert not thread.is_alive()
+
+
+def test_closed_journal_rejects_everything(journal: SqliteJournal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, [b"x"])
+        await journal.aclose()
+        await journal.aclose()
+        for use in (
+            journal.append("a", 1, [b"x"]),
+            journal.read("a"),
+            journal.get("a"),
+            journal.list(),
+            journal.delete("a"),
+        ):
+            with pytest.raises(ConfigError, match="closed"):
+                await use
+
+    run(main())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from enum import StrEnum
 from time import perf_counter
@@ -12,18 +13,8 @@ from msgspec.structs import replace
 
 from midspan._loop.result import RunResult, RunStream
 from midspan._storage.journal import Journal, RunSummary
-from midspan._storage.waiters import Waiters
 from midspan._types.codec import to_json
-from midspan._types.events import (
-    CANCELLED,
-    ErrorInfo,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    ToolEnd,
-    ToolStart,
-)
-from midspan._types.messages import History
+from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
@@ -99,7 +90,6 @@ class BackgroundRun:
 
     def __init__(self, id: str, stream: RunStream, journal: Journal, owner: str | None, session: str | None) -> None:
         self.id = id
-        self.is_over = False
         self.written = 0
         """The number of events that are certainly stored."""
         self.size = 0
@@ -110,7 +100,8 @@ class BackgroundRun:
         self._events = 0
         self._state = stream.state
         self._summary = RunSummary()
-        self._waiters = Waiters()
+        self._waiters: set[asyncio.Future[None]] = set()
+        """Futures of those who wait for events to be stored, in any event loop."""
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
         self._has_unstored_intent = False
@@ -118,13 +109,14 @@ class BackgroundRun:
         self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
-        self._cause: Exception | None = None
-        """Why the journal failed. Nothing is written after that."""
+        self._failure: JournalError | None = None
+        """The error of the journal. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._outcome: RunResult[Any] | BaseException | None = None
         """The result or the error of the run, when it is over."""
-        self._transcript: History | None = None
+        self._over: Future[None] = Future()
+        self._over.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
         loop = asyncio.get_running_loop()
@@ -132,41 +124,41 @@ class BackgroundRun:
         self.task.add_done_callback(self._on_task_done)
 
     @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and everything is stored, in any thread."""
+        return self._over.done()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the journal has another run of this id."""
+        return isinstance(self._failure, RunExistsError)
+
+    @property
     def status(self) -> RunStatus:
-        status = RunStatus.of(self.id, self._events, self._summary, self._state)
-        return status if self._cause is None else replace(status, phase=Phase.FAILED, error=str(self.journal_error()))
+        return RunStatus.of(self.id, self._events, self._summary, self._state)
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
-        while self.written <= number:
-            with self._waiters.waiting(self.id) as woken:
-                if self.written > number:
-                    break
-                if self._cause is not None:
-                    raise self.journal_error()
-                if self.is_over:
-                    return False
-                if self._unwritten and self.task.get_loop() is asyncio.get_running_loop():
-                    self._start_writer()
-                await woken
-        return True
+        if self._unwritten and self.task.get_loop() is asyncio.get_running_loop():
+            self._start_writer()
+        while not self._is_settled(number):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                if not self._is_settled(number):  # the thread of the run may just have stored it
+                    await waiter
+            finally:
+                self._waiters.discard(waiter)
+        if self.written <= number and self._failure is not None:
+            raise self._failure.with_traceback(None)
+        return self.written > number
 
-    def journal_error(self) -> JournalError:
-        """Return a new exception that says why the journal did not take the run."""
-        assert self._cause is not None, "asked for after the journal failed"
-        if isinstance(self._cause, RunExistsError):
-            error: JournalError = RunExistsError(self.id)
-        else:
-            reason = describe_error(self._cause)
-            error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
-        error.__cause__ = self._cause
-        error.transcript = self._transcript
-        return error
+    def _is_settled(self, number: int) -> bool:
+        """Whether the event of this number is stored, or never will be."""
+        return self.written > number or self._failure is not None or self.is_over
 
     def result(self) -> RunResult[Any]:
         """Return the result of a run that is over, or raise its error."""
-        if self._cause is not None:
-            raise self.journal_error()
         assert self._outcome is not None, "the run is over"
         if isinstance(self._outcome, BaseException):
             raise self._outcome.with_traceback(None)
@@ -190,13 +182,12 @@ class BackgroundRun:
 
     async def wait(self) -> None:
         """Wait, in any event loop, until the run has ended and everything is stored."""
-        if self.task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([self.task])
-            return
-        while not self.is_over:
-            with self._waiters.waiting(self.id) as woken:
-                if not self.is_over:
-                    await woken
+        await asyncio.wrap_future(self._over)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters.copy():
+            with suppress(RuntimeError):  # its event loop is closed
+                waiter.get_loop().call_soon_threadsafe(_resolve, waiter)
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:
@@ -216,7 +207,6 @@ class BackgroundRun:
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
                 await self._flush()
-        self._set_over()
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
@@ -229,8 +219,8 @@ class BackgroundRun:
                 self._store(event)
                 if self._must_wait(event):
                     await self._flush()
-                    if self._cause is not None:
-                        raise self.journal_error()
+                    if self._failure is not None:
+                        raise self._failure
                     self._has_unstored_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
                     return
@@ -274,7 +264,7 @@ class BackgroundRun:
         self._events += 1
         self._state = self._stream.state
         self._summary = self._summary.after(event)
-        if self._cause is None:
+        if self._failure is None:
             self._unwritten.append(document)
             if self._waiters:
                 self._start_writer()
@@ -292,17 +282,17 @@ class BackgroundRun:
         if not self._summary.ended:  # the event loop was shut down before the run could end
             error = ErrorInfo(CANCELLED, "the event loop of the run was closed")
             self._summary = replace(self._summary, state="cancelled", error=error)
-        self._transcript = self._stream.messages
-        if self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
-            self._outcome = self._stream.result if self._stream.has_ended else self._cancelled()
+        if self._failure is not None:
+            self._outcome = self._failure
+            self._failure.transcript = self._stream.messages
+        elif self._stream.has_ended:
+            self._outcome = self._stream.result
+        elif self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
+            self._outcome = RunError(self._cancel_reason)
+            self._outcome.kind, self._outcome.transcript = CANCELLED, self._stream.messages
         del self._stream
-        self.is_over = True
-        self._waiters.wake(self.id)
-
-    def _cancelled(self) -> RunError:
-        error = RunError(self._cancel_reason)
-        error.kind, error.transcript = CANCELLED, self._transcript
-        return error
+        self._over.set_result(None)
+        self._wake()
 
     async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
@@ -323,18 +313,25 @@ class BackgroundRun:
         try:
             while self._unwritten:
                 await self._append()
-                self._waiters.wake(self.id)
+                self._wake()
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; the run continues in a new task
-            self._cause = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
+            self._failure = error if isinstance(error, RunExistsError) else self._journal_error(error)
             self._unwritten.clear()
-            _log.error("%s", self.journal_error())
+            info = ErrorInfo(type(self._failure).__name__, str(self._failure))
+            self._summary = replace(self._summary, state="failed", error=info)
+            _log.error("%s", self._failure)
             self._request_cancel()
-            self._waiters.wake(self.id)
+            self._wake()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
+
+    def _journal_error(self, cause: BaseException) -> JournalError:
+        error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {describe_error(cause)}")
+        error.__cause__ = cause
+        return error
 
     async def _append(self) -> None:
         is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)
@@ -360,3 +357,8 @@ class BackgroundRun:
         except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know
             return False
         return [document for _, document in stored] == documents
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -10,26 +10,16 @@ import os
 import sqlite3
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from midspan._storage import sqlite_file
-from midspan._storage.journal import (
-    NumberedEvents,
-    RunInfo,
-    Runs,
-    RunSummary,
-    Sessions,
-    StateName,
-    closed,
-    cursor_number,
-)
-from midspan._storage.sqlite_file import Page, Synchronous, open_file, translated
-from midspan._storage.waiters import Waiters, resolve_in_loops
-from midspan.errors import JournalError, MidspanError
+from midspan._storage.journal import NumberedEvents, RunInfo, Runs, RunSummary, Sessions, StateName, cursor_number
+from midspan._storage.sqlite_file import Synchronous, open_file, translated
+from midspan.errors import ConfigError, JournalError, MidspanError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -39,8 +29,6 @@ _MAX_WRITES = 512
 """The number of requests that share a transaction."""
 _MAX_READS = 16
 """Few, because the result of one request waits for the others."""
-_POLL_SECONDS = 0.05
-"""How often a watcher looks for commits of other processes, which SQLite does not announce."""
 _INHERITED: list[object] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
@@ -56,8 +44,8 @@ class SqliteJournal:
 
     def __init__(self, path: str | os.PathLike[str], *, synchronous: Synchronous = "full") -> None:
         self._path = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._synchronous: Synchronous = synchronous
-        self._start_workers()
+        self._writer = _Worker("midspan-journal-writer", self._path, synchronous, "BEGIN IMMEDIATE", _MAX_WRITES)
+        self._reader = _Worker("midspan-journal-reader", self._path, synchronous, "BEGIN", _MAX_READS)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({str(self._path)!r})"
@@ -72,30 +60,16 @@ class SqliteJournal:
         session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
-        copied = tuple(events)  # the caller may change the list before it is stored
-        try:
-            return await self._write(
-                sqlite_file.append, run, expected_seq, copied, owner=owner, session=session, summary=summary
-            )
-        finally:
-            self._waiters.wake(run)
+        events = tuple(events)  # the caller may change the list before it is stored
+        return await self._writer.do(
+            sqlite_file.append, run, expected_seq, events, owner=owner, session=session, summary=summary
+        )
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        return await self._read(sqlite_file.read, run, from_seq, limit)
-
-    async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        page = Page(None, [], is_last=False)
-        while not page.is_last:
-            with self._waiters.waiting(run) as woken:
-                page = await self._read(sqlite_file.read_page, run, page.run_id, from_seq)
-                if not page.events and not page.is_last:
-                    await asyncio.wait([woken], timeout=_POLL_SECONDS)
-            for numbered in page.events:
-                yield numbered
-            from_seq += len(page.events)
+        return await self._reader.do(sqlite_file.read, run, from_seq, limit)
 
     async def get(self, run: str) -> RunInfo:
-        return await self._read(sqlite_file.get, run)
+        return await self._reader.do(sqlite_file.get, run)
 
     async def list(
         self,
@@ -107,51 +81,20 @@ class SqliteJournal:
         limit: int | None = None,
     ) -> Runs:
         filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._read(sqlite_file.list_runs, filters, limit)
+        return await self._reader.do(sqlite_file.list_runs, filters, limit)
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        return await self._read(sqlite_file.list_sessions, cursor_number(after), owner, limit)
+        return await self._reader.do(sqlite_file.list_sessions, cursor_number(after), owner, limit)
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
-        try:
-            return await self._write(sqlite_file.delete, run)
-        finally:
-            self._waiters.wake(run)
+        return await self._writer.do(sqlite_file.delete, run)
 
     async def aclose(self) -> None:
-        """Finish the requests made so far and end the threads. A second call does nothing."""
-        workers = self._workers_here()
-        self._waiters.wake_all()
-        await asyncio.gather(*(worker.close() for worker in workers))
-        self._waiters.wake_all()
-
-    async def _write(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
-    ) -> T:
-        return await self._workers_here()[0].do(lambda connection: work(connection, *args, **options))
-
-    async def _read(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
-    ) -> T:
-        return await self._workers_here()[1].do(lambda connection: work(connection, *args, **options))
-
-    def _workers_here(self) -> "tuple[_Worker, _Worker]":
-        """The worker that writes, and the one that reads."""
-        if self._process != os.getpid():  # a forked child has no threads
-            _INHERITED.append(self._workers)
-            self._start_workers()
-        return self._workers
-
-    def _start_workers(self) -> None:
-        self._process = os.getpid()
-        self._waiters = Waiters()
-        self._workers = (
-            _Worker("midspan-journal-writer", self._path, self._synchronous, "BEGIN IMMEDIATE", _MAX_WRITES),
-            _Worker("midspan-journal-reader", self._path, self._synchronous, "BEGIN", _MAX_READS),
-        )
+        """Finish the requests made so far and end the threads. Later requests raise ConfigError."""
+        await asyncio.gather(self._writer.close(), self._reader.close())
 
 
 class _Worker:
@@ -159,40 +102,49 @@ class _Worker:
 
     def __init__(self, name: str, path: Path, synchronous: Synchronous, begin: str, max_jobs: int) -> None:
         """`begin` starts a transaction."""
+        self._name, self._begin, self._max_jobs = name, begin, max_jobs
         self._path = path
         self._synchronous: Synchronous = synchronous
-        self._begin = begin
-        self._max_jobs = max_jobs
-        self._executor = ThreadPoolExecutor(1, name)
-        self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._executor = ThreadPoolExecutor(1, self._name)
+        self._jobs: deque[tuple[Work[Any], Future[Any]]] = deque()
         self._is_scheduled = False
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []
         """The connection, if it is open."""
         # The finalizer refers to the connection, so Python closes it here before it can free it. A `__del__` method may
         # be called too late if this object and its connection are freed together.
-        weakref.finalize(self, _close_all, self._connections, os.getpid())
+        weakref.finalize(self, _close_all, self._connections, self._process)
 
-    async def do(self, work: Work[T]) -> T:
+    async def do(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
+    ) -> T:
         """The result of the work. An error that it returns is raised for its caller alone.
 
         An exception that it raises rolls back the transaction and is raised for all requests that share it. Work that
         is cancelled before its turn is not run; work that is cancelled later is run without its result being used.
         """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.append((work, future))
+        if self._process != os.getpid():  # a forked child has no threads; the finalizer keeps the parent's connection
+            self._start()
+        future: Future[T] = Future()
+        self._jobs.append((lambda connection: work(connection, *args, **options), future))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
                 self._executor.submit(self._run_waiting)
             except RuntimeError:  # it was shut down
                 self._is_scheduled = False
-                raise closed() from None
-        return await future
+                raise ConfigError("this journal is closed; create a new one") from None
+        return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
+        if self._process != os.getpid():
+            self._start()
         with suppress(RuntimeError):  # it was shut down before
-            ended = self._executor.submit(_close_all, self._connections, os.getpid())
+            ended = self._executor.submit(_close_all, self._connections, self._process)
             self._executor.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(ended))
 
@@ -200,14 +152,18 @@ class _Worker:
         """Run all jobs that wait, as many in one transaction as it takes."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
-            jobs: list[tuple[Work[Any], asyncio.Future[Any]]] = []
-            while self._jobs and len(jobs) < self._max_jobs:
-                job = self._jobs.popleft()
-                if not job[1].cancelled():
-                    jobs.append(job)
-            if jobs:
-                results = self._results([work for work, _ in jobs])
-                resolve_in_loops(zip([future for _, future in jobs], results, strict=True))
+            works: list[Work[Any]] = []
+            futures: list[Future[Any]] = []
+            while self._jobs and len(works) < self._max_jobs:
+                work, future = self._jobs.popleft()
+                if future.set_running_or_notify_cancel():
+                    works.append(work)
+                    futures.append(future)
+            for future, result in zip(futures, self._results(works), strict=True):
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
@@ -218,7 +174,7 @@ class _Worker:
             results = [work(connection) for work in works]
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
-            _close_all(self._connections, os.getpid())  # which also rolls back
+            _close_all(self._connections, self._process)  # which also rolls back
             is_translated = isinstance(error, sqlite3.Error | MidspanError)
             return [translated(error, self._path) if is_translated else error for _ in works]
         return results

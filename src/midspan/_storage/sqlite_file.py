@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -49,12 +49,11 @@ CREATE TABLE events (
     UNIQUE (run_id, seq)
 );
 """
-# AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
+# AUTOINCREMENT: the id of a deleted run is never reused, so cursors keep the order of the starts.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
 _BUSY_SECONDS = 10.0
 """How long to wait for another process that is writing."""
-_PAGE_EVENTS = 64
 _CREATING = threading.Lock()
 
 
@@ -138,8 +137,6 @@ _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
 )
-_FIND = "SELECT id, length, state FROM runs WHERE run = ?"
-_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 
 
 def append(
@@ -153,18 +150,17 @@ def append(
     summary: RunSummary | None,
 ) -> int | JournalError:
     """The number of the next event, or why nothing was stored."""
-    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, None, "running")
+    found = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
+    run_id, length, state = found or (None, None, "running")
     error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
     if error is not None:
         return error
-    if not events and summary is None:
-        return expected_seq
     now = time.time()
     if run_id is None:
         run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
     numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
     connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-    length = expected_seq + len(numbered)
+    length = expected_seq + len(events)
     connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
     if summary is not None:
         stored = summary.state, msgspec.json.encode(summary), run_id
@@ -173,33 +169,14 @@ def append(
 
 
 def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
-    row = connection.execute(_FIND, (run,)).fetchone()
+    row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
     if row is None:
         return UnknownRunError(run)
-    return connection.execute(_EVENTS, (row[0], from_seq, _sql_limit(limit))).fetchall()
+    select = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
+    return connection.execute(select, (row[0], from_seq, _sql_limit(limit))).fetchall()
 
 
-class Page(NamedTuple):
-    """Events that a watcher has not seen yet."""
-
-    run_id: int | None
-    """Which run of that name it is; None if there is none yet."""
-    events: NumberedEvents
-    is_last: bool
-
-
-def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
-    """The next events for a watcher."""
-    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, 0, "")
-    if run_id is None or known_id not in (None, run_id):  # not created yet; or deleted, and perhaps created again
-        return Page(known_id, [], known_id is not None)
-    events = connection.execute(_EVENTS, (run_id, from_seq, _PAGE_EVENTS)).fetchall()
-    return Page(run_id, events, state in ENDED_STATES and from_seq + len(events) >= length)
-
-
-_INFO = (
-    "SELECT run, length, summary, owner, session, started_at, max(started_at, updated_at), CAST(id AS TEXT) FROM runs"
-)
+_INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
 
 
 def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
@@ -223,11 +200,11 @@ SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS T
     SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
     FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
 ) AS grouped JOIN runs ON runs.id = newest
-WHERE :before IS NULL OR newest < :before ORDER BY newest DESC LIMIT :limit
+WHERE newest < :before ORDER BY newest DESC LIMIT :limit
 """
 
 
-def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int | None) -> Sessions:
+def list_sessions(connection: sqlite3.Connection, before: int, owner: str | None, limit: int | None) -> Sessions:
     rows = connection.execute(_SESSIONS, {"owner": owner, "before": before, "limit": _sql_limit(limit)})
     return [SessionInfo(*row) for row in rows]
 
