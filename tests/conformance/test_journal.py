@@ -25,7 +25,7 @@ DONE = RunSummary(state="completed")
 
 
 def make_journal(name: str, directory: Path) -> Journal:
-    return MemoryJournal() if name == "memory" else SqliteJournal(directory / "journal.db", synchronous="normal")
+    return MemoryJournal() if name == "memory" else SqliteJournal(directory / "journal.db")
 
 
 @pytest.fixture(params=JOURNALS)

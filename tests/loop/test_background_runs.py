@@ -690,7 +690,7 @@ def test_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
         async def model(request: Any) -> Any:
             return [Text(request.history[0].text)]
 
-        journal = SqliteJournal(tmp_path / "journal.db", synchronous="normal")
+        journal = SqliteJournal(tmp_path / "journal.db")
         async with BackgroundRuns(Agent(ScriptedProvider(model)), journal) as runs:
             ids = [runs.start(f"question {number}") for number in range(MANY)]
             texts = await asyncio.gather(*(taken(runs, id, view="final") for id in ids))
@@ -1158,7 +1158,7 @@ def test_result_of_a_run_that_has_ended_is_kept(make_journal: MakeJournal) -> No
     run(main())
 
 
-@pytest.mark.parametrize("bound", ["MAX_PAST_RUNS", "MAX_PAST_BYTES"])
+@pytest.mark.parametrize("bound", ["MAX_RUNS", "MAX_BYTES"])
 def test_kept_results_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         journal = MemoryJournal()
@@ -1167,7 +1167,7 @@ def test_kept_results_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -
             await runs.result(first)
             size = sum(len(document) for _, document in await journal.read(first))
             # Two runs fit, and a third does not.
-            limit = 2 if bound == "MAX_PAST_RUNS" else size * 5 // 2
+            limit = 2 if bound == "MAX_RUNS" else size * 5 // 2
             monkeypatch.setattr(f"midspan._loop.background_runs.{bound}", limit)
             later = [runs.start("go"), runs.start("go")]
             for _ in range(2):

@@ -85,7 +85,7 @@ asyncio.run(main())
 RACER = """
 from midspan.errors import RunElsewhereError, RunExistsError
 async def main():
-    journal = SqliteJournal(sys.argv[1], synchronous="normal")
+    journal = SqliteJournal(sys.argv[1])
     await journal.list()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -152,16 +152,15 @@ async def one(journal, name, size):
         length = await journal.append(name, length, events)
         os.write(1, b"%s %d\\n" % (name.encode(), length))
 async def main():
-    journal = SqliteJournal(sys.argv[1], synchronous=sys.argv[2])
+    journal = SqliteJournal(sys.argv[1])
     await asyncio.gather(*(one(journal, f"run-{number}", number * 700) for number in range(8)))
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("synchronous", ["full", "normal"])
 @pytest.mark.parametrize("lines", [1, 40, 41, 300, 1001])
-def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path, lines: int, synchronous: str) -> None:
-    process = script(APPENDER, path, synchronous)
+def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path, lines: int) -> None:
+    process = script(APPENDER, path)
     assert process.stdout is not None
     acknowledged = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)

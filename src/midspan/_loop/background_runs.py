@@ -15,7 +15,7 @@ from midspan._loop.background import BackgroundRun, Phase, RunStatus
 from midspan._loop.prompt import Prompt
 from midspan._loop.result import NumberedEvents, RunResult, final_text
 from midspan._storage.journal import Journal
-from midspan._storage.memory import MemoryJournal
+from midspan._storage.memory import MAX_BYTES, MAX_RUNS, MemoryJournal
 from midspan._types.closing import close_all
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import Interrupted
@@ -26,9 +26,6 @@ from midspan.providers.provider import ClosedOnExit
 
 View = Literal["all", "final"]
 
-MAX_PAST_RUNS = 1_000
-MAX_PAST_BYTES = 64_000_000
-"""How many runs a journal in memory keeps by default, and the bytes of their events."""
 _PAGE_EVENTS = 256
 _POLL_SECONDS = 0.05
 """How often a subscriber looks for events of another process, which journals do not announce."""
@@ -42,7 +39,7 @@ class BackgroundRuns(ClosedOnExit):
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
         self._agent = agent
-        self._journal = MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES) if journal is None else journal
+        self._journal = MemoryJournal() if journal is None else journal
         self._running: dict[str, BackgroundRun] = {}
         self._ended: dict[str, BackgroundRun] = {}
         """The last runs that have ended, the oldest first."""
@@ -209,5 +206,5 @@ class BackgroundRuns(ClosedOnExit):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
-        while len(self._ended) > MAX_PAST_RUNS or self._ended_bytes > MAX_PAST_BYTES:
+        while len(self._ended) > MAX_RUNS or self._ended_bytes > MAX_BYTES:
             self._ended_bytes -= self._ended.pop(next(iter(self._ended))).size

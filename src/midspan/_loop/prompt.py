@@ -46,7 +46,7 @@ def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, in
 
 def check_messages(messages: Messages) -> list[Message]:
     """Return the messages of a conversation as a list. Raises ConfigError if one is not a Message."""
-    items = list(messages)
+    items: list[Any] = list(messages) if isinstance(messages, Iterable) else [messages]
     for message in items:
         if not isinstance(message, Message) or message.role not in ("user", "model"):
             example = 'such as Message.user("…")'

@@ -34,7 +34,7 @@ from midspan.errors import ArgumentError, ConfigError, LimitReachedError, Midspa
 from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
-    from midspan._loop.prepare import PendingRun, TypedOutput
+    from midspan._loop.prepare import PendingRun
     from midspan._loop.run import Run
 
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
@@ -76,7 +76,9 @@ def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
     assert end is not None, "a run ends with RunEnd or raises"
     value: Any = end.text
     if state.final_result is not None and not run.limits.ended_with_message:
-        value = _converted(output, state.final_result.value)
+        value = state.final_result.value
+        with suppress(ArgumentError):  # the tool may return something else
+            value = value if output is None else output.type.parse(value)
     elif output is not None and not run.limits.ended_with_message:
         value = output.read(end.text)
     return RunResult(
@@ -93,14 +95,6 @@ def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
         response=run.response,
         limit=end.limit,
     )
-
-
-def _converted(output: "TypedOutput | None", value: Any) -> Any:
-    """Return the result of a final tool as the requested type, if it is of that type."""
-    try:
-        return value if output is None else output.type.parse(value)
-    except ArgumentError:
-        return value
 
 
 class RunStream(ClosedOnExit, Generic[Output]):

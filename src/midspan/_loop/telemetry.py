@@ -3,6 +3,7 @@
 A traced run is a run whose provider and tool source are wrapped, so a run without telemetry does nothing for it.
 """
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class Telemetry:
         span = self.tracer.start_span(name, context, kind, {"gen_ai.operation.name": operation, **attributes})
         try:
             yield span
-        except BaseException as error:
+        except (Exception, CancelledError) as error:  # not GeneratorExit: the reader closed a stream early
             self.fail(span, type(error).__name__, str(error))
             raise
         finally:

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
-from midspan._loop.background_runs import MAX_PAST_BYTES, MAX_PAST_RUNS
 from midspan._schema.settings import settings_of
 from midspan._server.api import Api
 from midspan._server.config import ANONYMOUS, OWNER, ServerConfig, Tokens
@@ -108,7 +107,7 @@ def create_app(
         raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
-    journal = MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES) if journal is None else journal
+    journal = MemoryJournal() if journal is None else journal
     service = Service(agent, config, journal, provider)
     metrics, mcp = Metrics(service), McpEndpoint(service)
     routes = _routes(service, metrics, mcp, has_tokens=is_authenticated)

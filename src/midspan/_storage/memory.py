@@ -1,6 +1,5 @@
 """A journal in memory: for tests, and for runs that need not outlive the process."""
 
-import math
 import threading
 import time
 from collections.abc import Sequence
@@ -22,17 +21,20 @@ from midspan._storage.journal import (
 )
 from midspan.errors import UnknownRunError
 
+MAX_RUNS = 1_000
+MAX_BYTES = 64_000_000
+"""How many runs are kept, and the bytes of their events."""
+
 
 class MemoryJournal:
     """Keeps events in lists.
 
-    By default it keeps everything. `max_runs` and `max_bytes` drop ended runs, oldest end first. Running runs are never
-    dropped, and `max_bytes` keeps the run that ended last.
+    Beyond `max_runs` or `max_bytes`, ended runs are dropped, oldest end first. Running runs are never dropped, and
+    `max_bytes` keeps the run that ended last.
     """
 
-    def __init__(self, *, max_runs: int | None = None, max_bytes: int | None = None) -> None:
-        self._max_runs = math.inf if max_runs is None else max_runs
-        self._max_bytes = math.inf if max_bytes is None else max_bytes
+    def __init__(self, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES) -> None:
+        self._max_runs, self._max_bytes = max_runs, max_bytes
         self._bytes = 0
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from midspan._storage import sqlite_file
 from midspan._storage.journal import NumberedEvents, RunInfo, Runs, RunSummary, Sessions, StateName, cursor_number
-from midspan._storage.sqlite_file import Synchronous, open_file, translated
+from midspan._storage.sqlite_file import open_file, translated
 from midspan.errors import ConfigError, JournalError, MidspanError
 
 T = TypeVar("T")
@@ -36,16 +36,14 @@ _INHERITED: list[object] = []
 class SqliteJournal:
     """Stores events in a file, which is opened on first use and created with mode 0600 if it does not exist.
 
-    A killed process loses no acknowledged append and leaves no append half done. With `synchronous="full"` (the
-    default) the same holds for a power failure, because each commit waits for the disk. `"normal"` does not wait, which
-    is several times as fast; after a power failure the appends since the last checkpoint, some thousands on a busy
-    machine, may be missing.
+    A killed process or a power failure loses no acknowledged append and leaves no append half done: each commit waits
+    for the disk.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, synchronous: Synchronous = "full") -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._writer = _Worker("midspan-journal-writer", self._path, synchronous, "BEGIN IMMEDIATE", _MAX_WRITES)
-        self._reader = _Worker("midspan-journal-reader", self._path, synchronous, "BEGIN", _MAX_READS)
+        self._writer = _Worker("midspan-journal-writer", self._path, "BEGIN IMMEDIATE", _MAX_WRITES)
+        self._reader = _Worker("midspan-journal-reader", self._path, "BEGIN", _MAX_READS)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({str(self._path)!r})"
@@ -100,11 +98,9 @@ class SqliteJournal:
 class _Worker:
     """A connection, and the thread that uses it, which starts with the first request."""
 
-    def __init__(self, name: str, path: Path, synchronous: Synchronous, begin: str, max_jobs: int) -> None:
+    def __init__(self, name: str, path: Path, begin: str, max_jobs: int) -> None:
         """`begin` starts a transaction."""
-        self._name, self._begin, self._max_jobs = name, begin, max_jobs
-        self._path = path
-        self._synchronous: Synchronous = synchronous
+        self._name, self._path, self._begin, self._max_jobs = name, path, begin, max_jobs
         self._start()
 
     def _start(self) -> None:
@@ -168,7 +164,7 @@ class _Worker:
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
             if not self._connections:
-                self._connections.append(open_file(self._path, self._synchronous))
+                self._connections.append(open_file(self._path))
             (connection,) = self._connections
             connection.execute(self._begin)
             results = [work(connection) for work in works]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,8 +22,6 @@ from midspan._storage.journal import (
     conflict,
 )
 from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
-
-Synchronous = Literal["full", "normal"]
 
 VERSION = 3
 _TABLES = """
@@ -57,7 +55,7 @@ _BUSY_SECONDS = 10.0
 _CREATING = threading.Lock()
 
 
-def open_file(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+def open_file(path: Path) -> sqlite3.Connection:
     """Open a connection for one thread at a time, which begins and commits transactions itself."""
     path = Path(os.path.realpath(path))
     _create_private(path)
@@ -68,7 +66,7 @@ def open_file(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         _use_write_ahead_log(connection)
         if not has_tables:
             _create_tables(connection, path)
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
     except BaseException:
         connection.close()
