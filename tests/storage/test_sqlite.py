@@ -573,9 +573,3 @@ def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJourn
 
     run(main(), seconds=20)
     assert sum(file.stat().st_size for file in path.parent.iterdir()) < 20_000_000
-
-
-def test_repr_shows_the_path(path: Path) -> None:
-    journal = SqliteJournal(path)
-    assert repr(journal) == f"SqliteJournal({str(path)!r})"
-    run(journal.aclose())

@@ -8,27 +8,53 @@ acknowledged is in the file; anything else is there completely or not at all.
 import asyncio
 import os
 import sqlite3
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-from midspan._storage import sqlite_file
-from midspan._storage.journal import NumberedEvents, RunInfo, Runs, RunSummary, Sessions, StateName, cursor_number
+import msgspec
+
+from midspan._storage.journal import (
+    ENDED_STATES,
+    NumberedEvents,
+    RunInfo,
+    Runs,
+    RunSummary,
+    SessionInfo,
+    Sessions,
+    StateName,
+    conflict,
+    cursor_number,
+)
 from midspan._storage.sqlite_file import open_file, translated
-from midspan.errors import ConfigError, JournalError, MidspanError
+from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
 
 T = TypeVar("T")
-P = ParamSpec("P")
 Work = Callable[[sqlite3.Connection], T | JournalError]
+"""Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
 
 _MAX_WRITES = 512
 """The number of requests that share a transaction."""
 _MAX_READS = 16
 """Few, because the result of one request waits for the others."""
+_CREATE = (
+    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
+    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
+)
+_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
+_INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
+_SESSIONS = """
+SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS TEXT) FROM (
+    SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
+    FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
+) AS grouped JOIN runs ON runs.id = newest
+WHERE newest < :before ORDER BY newest DESC LIMIT :limit
+"""
 _INHERITED: list[object] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
@@ -41,12 +67,9 @@ class SqliteJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._writer = _Worker("midspan-journal-writer", self._path, "BEGIN IMMEDIATE", _MAX_WRITES)
-        self._reader = _Worker("midspan-journal-reader", self._path, "BEGIN", _MAX_READS)
-
-    def __repr__(self) -> str:
-        return f"SqliteJournal({str(self._path)!r})"
+        file = Path(path).absolute()  # the program may change its directory before the file is opened
+        self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE", _MAX_WRITES)
+        self._reader = _Worker("midspan-journal-reader", file, "BEGIN", _MAX_READS)
 
     async def append(
         self,
@@ -59,15 +82,40 @@ class SqliteJournal:
         summary: RunSummary | None = None,
     ) -> int:
         events = tuple(events)  # the caller may change the list before it is stored
-        return await self._writer.do(
-            sqlite_file.append, run, expected_seq, events, owner=owner, session=session, summary=summary
-        )
+
+        def work(connection: sqlite3.Connection) -> int | JournalError:
+            found = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
+            run_id, length, state = found or (None, None, "running")
+            error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
+            if error is not None:
+                return error
+            now, length = time.time(), expected_seq + len(events)
+            if run_id is None:
+                run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
+            numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
+            connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
+            connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
+            if summary is not None:
+                stored = summary.state, msgspec.json.encode(summary), run_id
+                connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
+            return length
+
+        return await self._writer.do(work)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        return await self._reader.do(sqlite_file.read, run, from_seq, limit)
+        def work(connection: sqlite3.Connection) -> NumberedEvents | JournalError:
+            row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
+            if row is None:
+                return UnknownRunError(run)
+            return connection.execute(_EVENTS, (*row, from_seq, -1 if limit is None else limit)).fetchall()
+
+        return await self._reader.do(work)
 
     async def get(self, run: str) -> RunInfo:
-        return await self._reader.do(sqlite_file.get, run)
+        infos = await self._list({"run = ?": run}, 1)
+        if not infos:
+            raise UnknownRunError(run)
+        return infos[0]
 
     async def list(
         self,
@@ -79,16 +127,37 @@ class SqliteJournal:
         limit: int | None = None,
     ) -> Runs:
         filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._reader.do(sqlite_file.list_runs, filters, limit)
+        return await self._list(filters, limit)
+
+    async def _list(self, filters: dict[str, Any], limit: int | None) -> Runs:
+        """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
+        used = {condition: value for condition, value in filters.items() if value is not None}
+        query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
+        values = (*used.values(), -1 if limit is None else limit)
+
+        def work(connection: sqlite3.Connection) -> Runs:
+            return [
+                RunInfo(run, length, msgspec.json.decode(summary, type=RunSummary), *others)
+                for run, length, summary, *others in connection.execute(query, values)
+            ]
+
+        return await self._reader.do(work)
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        return await self._reader.do(sqlite_file.list_sessions, cursor_number(after), owner, limit)
+        values = {"owner": owner, "before": cursor_number(after), "limit": -1 if limit is None else limit}
+        rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
+        return [SessionInfo(*row) for row in rows]
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
-        return await self._writer.do(sqlite_file.delete, run)
+
+        def work(connection: sqlite3.Connection) -> bool:
+            connection.execute("DELETE FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?)", (run,))
+            return connection.execute("DELETE FROM runs WHERE run = ?", (run,)).rowcount > 0
+
+        return await self._writer.do(work)
 
     async def aclose(self) -> None:
         """Finish the requests made so far and end the threads. Later requests raise ConfigError."""
@@ -115,18 +184,16 @@ class _Worker:
         # be called too late if this object and its connection are freed together.
         weakref.finalize(self, _close_all, self._connections, self._process)
 
-    async def do(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
-    ) -> T:
-        """The result of the work. An error that it returns is raised for its caller alone.
+    async def do(self, work: Work[T]) -> T:
+        """The result of the work. An exception that it raises is raised for all requests that share the transaction.
 
-        An exception that it raises rolls back the transaction and is raised for all requests that share it. Work that
-        is cancelled before its turn is not run; work that is cancelled later is run without its result being used.
+        Work that is cancelled before its turn is not run; work that is cancelled later is run without its result being
+        used.
         """
         if self._process != os.getpid():  # a forked child has no threads; the finalizer keeps the parent's connection
             self._start()
         future: Future[T] = Future()
-        self._jobs.append((lambda connection: work(connection, *args, **options), future))
+        self._jobs.append((work, future))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
