@@ -109,14 +109,13 @@ class BackgroundRun:
         self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
-        self._failure: JournalError | None = None
+        self.failure: JournalError | None = None
         """The error of the journal. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._outcome: RunResult[Any] | BaseException | None = None
+        self._outcome: Future[RunResult[Any] | BaseException] = Future()
         """The result or the error of the run, when it is over."""
-        self._over: Future[None] = Future()
-        self._over.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
+        self._outcome.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
         loop = asyncio.get_running_loop()
@@ -125,13 +124,8 @@ class BackgroundRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended and everything is stored, in any thread."""
-        return self._over.done()
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the journal has another run of this id."""
-        return isinstance(self._failure, RunExistsError)
+        """Whether the run has ended and everything is stored."""
+        return self._outcome.done()
 
     @property
     def status(self) -> RunStatus:
@@ -149,20 +143,20 @@ class BackgroundRun:
                     await waiter
             finally:
                 self._waiters.discard(waiter)
-        if self.written <= number and self._failure is not None:
-            raise self._failure.with_traceback(None)
+        if self.written <= number and self.failure is not None:
+            raise self.failure.with_traceback(None)
         return self.written > number
 
     def _is_settled(self, number: int) -> bool:
         """Whether the event of this number is stored, or never will be."""
-        return self.written > number or self._failure is not None or self.is_over
+        return self.written > number or self.failure is not None or self.is_over
 
-    def result(self) -> RunResult[Any]:
-        """Return the result of a run that is over, or raise its error."""
-        assert self._outcome is not None, "the run is over"
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome.with_traceback(None)
-        return self._outcome
+    async def result(self) -> RunResult[Any]:
+        """Wait, in any event loop, until the run is over. Return its result, or raise its error."""
+        outcome = await asyncio.wrap_future(self._outcome)
+        if isinstance(outcome, BaseException):
+            raise outcome.with_traceback(None)
+        return outcome
 
     async def cancel(self, message: str | None = None) -> None:
         """Cancel the run, and wait until it has ended and everything is stored. `message` is stored as the reason."""
@@ -178,11 +172,7 @@ class BackgroundRun:
             loop.call_soon_threadsafe(self._request_cancel)
         else:
             raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
-        await self.wait()
-
-    async def wait(self) -> None:
-        """Wait, in any event loop, until the run has ended and everything is stored."""
-        await asyncio.wrap_future(self._over)
+        await asyncio.wrap_future(self._outcome)
 
     def _wake(self) -> None:
         for waiter in self._waiters.copy():
@@ -200,14 +190,14 @@ class BackgroundRun:
         try:
             await self._consume()
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
-            error = self._outcome = raised
+            error = raised
         self._is_consuming = False
         if not self._summary.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
                 await self._flush()
-        if isinstance(error, KeyboardInterrupt | SystemExit):
+        if error is not None:
             raise error
 
     async def _consume(self) -> None:
@@ -219,8 +209,8 @@ class BackgroundRun:
                 self._store(event)
                 if self._must_wait(event):
                     await self._flush()
-                    if self._failure is not None:
-                        raise self._failure
+                    if self.failure is not None:
+                        raise self.failure
                     self._has_unstored_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
                     return
@@ -264,7 +254,7 @@ class BackgroundRun:
         self._events += 1
         self._state = self._stream.state
         self._summary = self._summary.after(event)
-        if self._failure is None:
+        if self.failure is None:
             self._unwritten.append(document)
             if self._waiters:
                 self._start_writer()
@@ -272,26 +262,27 @@ class BackgroundRun:
                 self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # it is in the journal; without this, asyncio logs it as never retrieved
-        self._set_over()
+        self._set_over(None if task.cancelled() else task.exception())
 
-    def _set_over(self) -> None:
+    def _set_over(self, error: BaseException | None = None) -> None:
         if self.is_over:
             return
         if not self._summary.ended:  # the event loop was shut down before the run could end
-            error = ErrorInfo(CANCELLED, "the event loop of the run was closed")
-            self._summary = replace(self._summary, state="cancelled", error=error)
-        if self._failure is not None:
-            self._outcome = self._failure
-            self._failure.transcript = self._stream.messages
+            info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
+            self._summary = replace(self._summary, state="cancelled", error=info)
+        outcome: RunResult[Any] | BaseException
+        if self.failure is not None:
+            outcome = self.failure
+            self.failure.transcript = self._stream.messages
         elif self._stream.has_ended:
-            self._outcome = self._stream.result
-        elif self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
-            self._outcome = RunError(self._cancel_reason)
-            self._outcome.kind, self._outcome.transcript = CANCELLED, self._stream.messages
+            outcome = self._stream.result
+        elif error is not None:
+            outcome = error
+        else:
+            outcome = RunError(self._cancel_reason)
+            outcome.kind, outcome.transcript = CANCELLED, self._stream.messages
         del self._stream
-        self._over.set_result(None)
+        self._outcome.set_result(outcome)
         self._wake()
 
     async def _flush(self) -> None:
@@ -318,11 +309,11 @@ class BackgroundRun:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; the run continues in a new task
-            self._failure = error if isinstance(error, RunExistsError) else self._journal_error(error)
+            self.failure = error if isinstance(error, RunExistsError) else self._journal_error(error)
             self._unwritten.clear()
-            info = ErrorInfo(type(self._failure).__name__, str(self._failure))
+            info = ErrorInfo(type(self.failure).__name__, str(self.failure))
             self._summary = replace(self._summary, state="failed", error=info)
-            _log.error("%s", self._failure)
+            _log.error("%s", self.failure)
             self._request_cancel()
             self._wake()
             if isinstance(error, KeyboardInterrupt | SystemExit):

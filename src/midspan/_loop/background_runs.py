@@ -127,8 +127,7 @@ class BackgroundRuns(ClosedOnExit):
                 f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
                 "events with subscribe"
             )
-        await run.wait()
-        return run.result()
+        return await run.result()
 
     async def cancel(self, run_id: str, message: str | None = None) -> bool:
         """Cancel a run, and wait until it has ended and is stored. Returns whether it was still running.
@@ -202,7 +201,7 @@ class BackgroundRuns(ClosedOnExit):
         self._retire(run)
 
     def _retire(self, run: BackgroundRun) -> None:
-        if self._running.pop(run.id, None) is None or run.is_refused:
+        if self._running.pop(run.id, None) is None or isinstance(run.failure, RunExistsError):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size

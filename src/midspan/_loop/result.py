@@ -130,10 +130,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
-            reason = (
-                "was closed before its end" if self._queue.is_closed else "has not ended; read all of its events first"
-            )
-            raise ConfigError(f"there is no result: the run {reason}")
+            raise ConfigError("there is no result: the run was closed before its end, or not all of its events were read")
         if self._result is None:
             self._result = result_of(run, self._pending)
         return self._result
@@ -197,10 +194,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
 
     def close(self) -> None:
         """Like `aclose`, for plain code."""
-        if self._task is None:
-            self._queue.is_closed = True
-        elif not self._task.done():
-            run_blocking(self.aclose())
+        run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
         return self
