@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, BackgroundRuns, Chat, Context, MemoryJournal, RunContext, Toolbox, tool
+from midspan import Agent, BackgroundRuns, Chat, Context, RunContext, Toolbox, tool
 from midspan.emulator import LocalGemini
 from midspan.errors import ConfigError, LimitReachedError, ToolError
 from midspan.events import TextDelta
@@ -335,12 +335,11 @@ def test_kept_background_runs_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
     from midspan._loop import background_runs
 
     monkeypatch.setattr(background_runs, "MAX_BYTES", 250_000)
-    journal = MemoryJournal(max_bytes=250_000)
 
     async def main() -> None:
-        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "x" * 100_000)), journal) as runs:
+        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "x" * 100_000))) as runs:
             ids = await _ended_runs(runs, 6)
-            kept = [info.run for info in await runs._journal.list()]
+            kept = [info.run for info in await runs.journal.list()]
             assert ids[-1] in kept
             assert ids[0] not in kept
             assert len(kept) < 6

@@ -15,7 +15,7 @@ from midspan._loop.background import BackgroundRun, Phase, RunStatus
 from midspan._loop.prompt import Prompt
 from midspan._loop.result import NumberedEvents, RunResult, final_text
 from midspan._storage.journal import Journal
-from midspan._storage.memory import MAX_BYTES, MAX_RUNS, MemoryJournal
+from midspan._storage.memory import MemoryJournal
 from midspan._types.closing import close_all
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import Interrupted
@@ -26,6 +26,9 @@ from midspan.providers.provider import ClosedOnExit
 
 View = Literal["all", "final"]
 
+MAX_RUNS = 1_000
+MAX_BYTES = 64_000_000
+"""How many ended runs are kept, and the bytes of their events."""
 _PAGE_EVENTS = 256
 _POLL_SECONDS = 0.05
 """How often a subscriber looks for events of another process, which journals do not announce."""
@@ -39,7 +42,8 @@ class BackgroundRuns(ClosedOnExit):
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
         self._agent = agent
-        self._journal = MemoryJournal() if journal is None else journal
+        self._memory = MemoryJournal()  # empty if there is another journal
+        self.journal: Journal = self._memory if journal is None else journal
         self._running: dict[str, BackgroundRun] = {}
         self._ended: dict[str, BackgroundRun] = {}
         """The last runs that have ended, the oldest first."""
@@ -73,7 +77,7 @@ class BackgroundRuns(ClosedOnExit):
         if agent is None:
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
-        run = self._running[id] = BackgroundRun(id, stream, self._journal, owner, session)
+        run = self._running[id] = BackgroundRun(id, stream, self.journal, owner, session)
         run.task.add_done_callback(lambda _: self._retire(run))
         return id
 
@@ -111,8 +115,8 @@ class BackgroundRuns(ClosedOnExit):
         run = self._find(run_id)
         if run is not None:
             return run.status
-        info = await self._journal.get(run_id)
-        events = [from_json(document, "event") for _, document in await self._journal.read(run_id)]
+        info = await self.journal.get(run_id)
+        events = [from_json(document, "event") for _, document in await self.journal.read(run_id)]
         return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events), elsewhere=True)
 
     async def result(self, run_id: str) -> RunResult[Any]:
@@ -122,7 +126,7 @@ class BackgroundRuns(ClosedOnExit):
         """
         run = self._find(run_id)
         if run is None:
-            await self._journal.get(run_id)  # raises UnknownRunError if it was never started
+            await self.journal.get(run_id)  # raises UnknownRunError if it was never started
             raise ConfigError(
                 f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
                 "events with subscribe"
@@ -152,11 +156,11 @@ class BackgroundRuns(ClosedOnExit):
         Call it when no other process runs any of them. Nothing of them runs again.
         """
         ids = []
-        for info in await self._journal.list(state="running"):
+        for info in await self.journal.list(state="running"):
             if info.run not in self._running:
                 event = Interrupted(_KILLED)
                 with suppress(RunElsewhereError, UnknownRunError):  # it has just ended, or was deleted
-                    await self._journal.append(
+                    await self.journal.append(
                         info.run, info.length, [to_json(event)], summary=info.summary.after(event)
                     )
                     ids.append(info.run)
@@ -175,10 +179,10 @@ class BackgroundRuns(ClosedOnExit):
         """
         run, number, silent_since = self._find(run_id), from_event, monotonic()
         while run is None or await run.wait_stored(number):
-            for stored_number, document in await self._journal.read(run_id, number, _PAGE_EVENTS):
+            for stored_number, document in await self.journal.read(run_id, number, _PAGE_EVENTS):
                 yield stored_number, from_json(document, "event")
                 number, silent_since = stored_number + 1, monotonic()
-            info = None if run is not None else await self._journal.get(run_id)
+            info = None if run is not None else await self.journal.get(run_id)
             if info is None or info.length > number:
                 await asyncio.sleep(0)  # other tasks run while a long run is read
             elif info.summary.state != "running":
@@ -205,5 +209,7 @@ class BackgroundRuns(ClosedOnExit):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
-        while len(self._ended) > MAX_RUNS or self._ended_bytes > MAX_BYTES:
-            self._ended_bytes -= self._ended.pop(next(iter(self._ended))).size
+        while len(self._ended) > MAX_RUNS or (self._ended_bytes > MAX_BYTES and len(self._ended) > 1):
+            oldest = self._ended.pop(next(iter(self._ended)))
+            self._ended_bytes -= oldest.size
+            self._memory.drop(oldest.id)

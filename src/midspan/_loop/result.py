@@ -130,7 +130,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
-            raise ConfigError("there is no result: the run was closed before its end, or not all of its events were read")
+            raise ConfigError("there is no result: the run was closed before its end, or has unread events")
         if self._result is None:
             self._result = result_of(run, self._pending)
         return self._result

@@ -21,25 +21,13 @@ from midspan._storage.journal import (
 )
 from midspan.errors import UnknownRunError
 
-MAX_RUNS = 1_000
-MAX_BYTES = 64_000_000
-"""How many runs are kept, and the bytes of their events."""
-
 
 class MemoryJournal:
-    """Keeps events in lists.
+    """Keeps events in lists, until their run is deleted."""
 
-    Beyond `max_runs` or `max_bytes`, ended runs are dropped, oldest end first. Running runs are never dropped, and
-    `max_bytes` keeps the run that ended last.
-    """
-
-    def __init__(self, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES) -> None:
-        self._max_runs, self._max_bytes = max_runs, max_bytes
-        self._bytes = 0
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
-        self._ended: dict[str, None] = {}
-        """The runs that have ended, oldest end first."""
         self._numbers = count(1)
 
     async def append(
@@ -56,7 +44,7 @@ class MemoryJournal:
             now = time.time()
             stored = self._runs.get(run)
             length = None if stored is None else len(stored.events)
-            error = conflict(run, expected_seq, length, ended=run in self._ended)
+            error = conflict(run, expected_seq, length, ended=stored is not None and stored.info.summary.ended)
             if error is not None:
                 raise error
             if stored is None:
@@ -65,10 +53,6 @@ class MemoryJournal:
             stored.events.extend(events)
             length, summary = len(stored.events), summary or stored.info.summary
             stored.info = replace(stored.info, length=length, summary=summary, updated_at=now)
-            self._bytes += sum(map(len, events))
-            if summary.ended:
-                self._ended[run] = None
-            self._drop_old()
         return length
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
@@ -108,8 +92,11 @@ class MemoryJournal:
         return list(islice(matching, limit))
 
     async def delete(self, run: str) -> bool:
-        with self._lock:
-            return self._drop(run)
+        return self.drop(run)
+
+    def drop(self, run: str) -> bool:
+        """Like `delete`, for plain code."""
+        return self._runs.pop(run, None) is not None
 
     async def aclose(self) -> None:
         """Do nothing: the events are there until the journal is garbage-collected."""
@@ -121,21 +108,8 @@ class MemoryJournal:
         return stored
 
     def _newest_first(self, owner: str | None) -> Runs:
-        with self._lock:
-            infos = [stored.info for stored in reversed(self._runs.values())]
-        return [info for info in infos if owner is None or info.owner == owner]
-
-    def _drop_old(self) -> None:
-        while self._ended and (
-            len(self._runs) > self._max_runs or (self._bytes > self._max_bytes and len(self._ended) > 1)
-        ):
-            self._drop(next(iter(self._ended)))
-
-    def _drop(self, run: str) -> bool:
-        stored = self._runs.pop(run, None)
-        self._ended.pop(run, None)
-        self._bytes -= 0 if stored is None else sum(map(len, stored.events))
-        return stored is not None
+        runs = [*self._runs.values()]  # at once, because other threads may add runs
+        return [run.info for run in reversed(runs) if owner is None or run.info.owner == owner]
 
 
 class _Run(Struct, eq=False):
