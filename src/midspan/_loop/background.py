@@ -104,8 +104,6 @@ class BackgroundRun:
         """Futures of those who wait for events to be stored, in any event loop."""
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
-        self._has_unstored_intent = False
-        """A call that may write has started, and its ToolStart is not known to be stored."""
         self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
@@ -120,7 +118,7 @@ class BackgroundRun:
         self._cancel_reason = "the run was cancelled"
         loop = asyncio.get_running_loop()
         self.task = asyncio.Task(self._run(), loop=loop, name=id)  # not eager: its first step may have to be cancelled
-        self.task.add_done_callback(self._on_task_done)
+        self.task.add_done_callback(lambda task: self._set_over(None if task.cancelled() else task.exception()))
 
     @property
     def is_over(self) -> bool:
@@ -205,24 +203,20 @@ class BackgroundRun:
             if self._is_cancelled:
                 return
             self._is_consuming = True
+            has_intent = False  # a call that may write has started, and its ToolStart is not known to be stored
             async for event in self._stream:
                 self._store(event)
-                if self._must_wait(event):
+                has_more = False
+                if type(event) is ToolStart:
+                    has_intent, has_more = has_intent or event.may_write, event.has_more
+                is_behind = len(self._unwritten) >= _MAX_UNWRITTEN
+                if (has_intent and not has_more) or type(event) is RunStart or is_behind:
                     await self._flush()
                     if self.failure is not None:
                         raise self.failure
-                    self._has_unstored_intent = False
+                    has_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
                     return
-
-    def _must_wait(self, event: RunEvent) -> bool:
-        """Whether the run may only continue when the events so far are stored."""
-        has_more = False
-        if type(event) is ToolStart:
-            self._has_unstored_intent = self._has_unstored_intent or event.may_write
-            has_more = event.has_more
-        is_behind = len(self._unwritten) >= _MAX_UNWRITTEN
-        return (self._has_unstored_intent and not has_more) or type(event) is RunStart or is_behind
 
     def _error_info(self, error: BaseException | None) -> ErrorInfo:
         task = asyncio.current_task()
@@ -245,6 +239,8 @@ class BackgroundRun:
         self._store(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, error))
 
     def _store(self, event: RunEvent) -> None:
+        if self.failure is not None:
+            return
         document = to_json(event)
         self.size += len(document)
         if type(event) is ToolStart:
@@ -254,15 +250,11 @@ class BackgroundRun:
         self._events += 1
         self._state = self._stream.state
         self._summary = self._summary.after(event)
-        if self.failure is None:
-            self._unwritten.append(document)
-            if self._waiters:
-                self._start_writer()
-            elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._set_over(None if task.cancelled() else task.exception())
+        self._unwritten.append(document)
+        if self._waiters:
+            self._start_writer()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _set_over(self, error: BaseException | None = None) -> None:
         if self.is_over:
@@ -309,7 +301,12 @@ class BackgroundRun:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; the run continues in a new task
-            self.failure = error if isinstance(error, RunExistsError) else self._journal_error(error)
+            if isinstance(error, RunExistsError):
+                self.failure = error
+            else:
+                message = f"run {self.id!r} was cancelled because its journal failed: {describe_error(error)}"
+                self.failure = JournalError(message)
+                self.failure.__cause__ = error
             self._unwritten.clear()
             info = ErrorInfo(type(self.failure).__name__, str(self.failure))
             self._summary = replace(self._summary, state="failed", error=info)
@@ -318,11 +315,6 @@ class BackgroundRun:
             self._wake()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-
-    def _journal_error(self, cause: BaseException) -> JournalError:
-        error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {describe_error(cause)}")
-        error.__cause__ = cause
-        return error
 
     async def _append(self) -> None:
         is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)

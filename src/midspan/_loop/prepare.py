@@ -97,22 +97,16 @@ class PendingRun:
                 raise ConfigError(
                     f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
                 )
-        except Expired:
-            raise self._with_transcript(time_limit_error(limits)) from None
-        except MidspanError as error:
-            self._with_transcript(error)
-            raise
+        except (Expired, MidspanError) as raised:
+            error = time_limit_error(limits) if isinstance(raised, Expired) else raised
+            error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history  # calls at the end were not run
+            raise error from error.__cause__
         run_class: type[Run] = Run
         if self.config.telemetry is not None:
             from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
 
             run_class = TracedRun
         return run_class(self, prepared, prepared.track(limits, started), listener)
-
-    def _with_transcript(self, error: MidspanError) -> MidspanError:
-        """Add the conversation to the error of a run that could not start; calls at its end were not run."""
-        error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history
-        return error
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:
