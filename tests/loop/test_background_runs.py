@@ -1135,7 +1135,7 @@ def test_result_is_that_of_the_run_or_its_error() -> None:
             assert (result.text, result.turns, [call.value for call in result.tool_calls]) == ("It is 3", 2, [3])
             with pytest.raises(LimitReachedError):
                 await runs.result(runs.start("1 + 2?", agent=agent(), limits=Limits(max_turns=1)))
-            with pytest.raises(ConfigError, match="is not running in this process"):
+            with pytest.raises(ConfigError, match="not one of the last runs of this process"):
                 await runs.result("of another process")
             with pytest.raises(UnknownRunError, match="unknown run 'nobody'"):
                 await runs.result("nobody")
@@ -1172,7 +1172,7 @@ def test_kept_results_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -
             later = [runs.start("go"), runs.start("go")]
             for _ in range(2):
                 assert [(await runs.result(id)).text for id in later] == ["short"] * 2
-            with pytest.raises(ConfigError, match="nor is it one of the last that ended"):
+            with pytest.raises(ConfigError, match="not one of the last runs of this process"):
                 await runs.result(first)
 
     run(main())

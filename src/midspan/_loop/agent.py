@@ -238,8 +238,6 @@ class Agent(ClosedOnExit, Generic[Output]):
                 changes["provider"] = self._provider(value)
             elif name == "tools":
                 changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
-            elif name in _PER_RUN_OPTIONS:
-                raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
             else:
                 changes[name] = convert_option(name, value)
         return replace(self._config, **changes)
@@ -297,7 +295,6 @@ class Agent(ClosedOnExit, Generic[Output]):
         self.close()
 
 
-_PER_RUN_OPTIONS = ("messages", "context", "run_id")
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
 """Options for which None means the value of the agent."""
 _NOT_PREPARED = frozenset(("limits", "on_question"))

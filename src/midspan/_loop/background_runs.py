@@ -127,10 +127,7 @@ class BackgroundRuns(ClosedOnExit):
         run = self._find(run_id)
         if run is None:
             await self.journal.get(run_id)  # raises UnknownRunError if it was never started
-            raise ConfigError(
-                f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
-                "events with subscribe"
-            )
+            raise ConfigError(f"run {run_id!r} is not one of the last runs of this process; read it with subscribe")
         return await run.result()
 
     async def cancel(self, run_id: str, message: str | None = None) -> bool:
@@ -189,9 +186,8 @@ class BackgroundRuns(ClosedOnExit):
                 return
             elif silence_timeout is not None and monotonic() - silent_since >= silence_timeout:
                 raise RunError(
-                    f"run {run_id!r} has not ended, does not run in this process, and had no event for "
-                    f"{silence_timeout} seconds; its process may have been killed. Subscribe again with "
-                    "from_event, or wait longer with silence_timeout"
+                    f"run {run_id!r} does not run in this process, and had no event for {silence_timeout} seconds; its "
+                    "process may have been killed. Wait longer with silence_timeout"
                 )
             else:
                 await asyncio.sleep(_POLL_SECONDS)

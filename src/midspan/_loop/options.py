@@ -60,7 +60,7 @@ class RunOptions(AgentChanges, total=False):
     run_id: str | None
 
 
-KNOWN_OPTIONS = sorted((*RunOptions.__annotations__, "output"))
+KNOWN_OPTIONS = sorted((*AgentChanges.__annotations__, "output"))
 
 
 class ToolSet:
@@ -74,9 +74,9 @@ class ToolSet:
 
         self.as_passed = tuple(tools)
         """The tools as the caller passed them."""
-        builtins = [_builtin(tool) for tool in tools]
-        self.builtins = tuple(builtin for builtin in builtins if builtin is not None)
-        self.source = source_of([tool for tool, builtin in zip(tools, builtins, strict=True) if builtin is None])
+        converted = [_as_builtin(tool) for tool in tools]
+        self.builtins = tuple(tool for tool in converted if isinstance(tool, BuiltinTool))
+        self.source = source_of([tool for tool in converted if not isinstance(tool, BuiltinTool)])
         self.is_local = is_local(self.source)
         """Whether the tools are functions only, which never change."""
         self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
@@ -103,12 +103,10 @@ class _ProviderTool(Protocol):
     def as_builtin(self) -> BuiltinTool: ...
 
 
-def _builtin(tool: Any) -> BuiltinTool | None:
-    """Return the built-in tool that an object is or converts to; None for every other tool."""
-    if isinstance(tool, BuiltinTool):
-        return tool
+def _as_builtin(tool: Any) -> Any:
+    """Return a tool of a provider's own types as a BuiltinTool, and every other tool as it is."""
     if not isinstance(tool, _ProviderTool):
-        return None
+        return tool
     if isinstance(tool, type):
         raise ConfigError(f"{tool.__name__} is a class; pass {tool.__name__}()")
     return tool.as_builtin()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
@@ -15,6 +15,7 @@ from midspan._loop.run import Run
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
+from midspan._types.texts import truncate
 from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
@@ -131,7 +132,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         output=None if output is None else output.requested,
         cache=run.cache,
     )
-    output_policies = () if output is None else (OutputPolicy(output),)
+    output_policies = () if output is None else (output,)
     return PreparedRun(
         provider=provider,
         source=source,
@@ -212,13 +213,12 @@ def _answers_by_tool(output: "TypedOutput | None") -> bool:
     return output is not None and output.by_tool
 
 
-class TypedOutput(Struct, frozen=True, eq=False):
-    """The type of an answer, as one model is asked for it."""
+class TypedOutput(Policy):
+    """The type of an answer, as one model is asked for it. Asks again for an answer that is not of the type."""
 
-    type: "OutputType"
-    schema: "AdaptedSchema"
-    by_tool: bool
-    """The model cannot be asked for JSON while it has tools, so it answers by calling one."""
+    def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
+        """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
+        self.type, self.schema, self.by_tool = output_type, schema, by_tool
 
     @property
     def requested(self) -> Output | None:
@@ -229,6 +229,20 @@ class TypedOutput(Struct, frozen=True, eq=False):
         from midspan._schema.output_type import parse_json  # loaded for typed answers
 
         return self.type.parse(self.schema.restore_names(parse_json(text)))
+
+    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
+        if state.calls:
+            return None
+        text = state.partial_text + response.message.text
+        try:
+            self.read(text)
+        except ArgumentError as error:
+            reason = f"the answer is not of the requested type: {error}"
+            if state.retries_exhausted:
+                raise OutputError(f"{reason}; it was {truncate(text, _MAX_QUOTED_CHARS)!r}") from error
+            how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Answer again, with JSON only."
+            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
+        return None
 
     def tool(self) -> Any:
         """Return the tool with which a model answers that cannot answer in JSON."""
@@ -260,27 +274,4 @@ def _typed_output(output: "OutputType | None", profile: ModelProfile, *, has_too
     schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
     is_accepted = not profile.output_is_object or schema.schema.get("type") == "object"
     is_accepted = is_accepted and (not profile.output_is_strict or schema.strict)
-    return TypedOutput(output, schema, (has_tools and not profile.supports_json_with_tools) or not is_accepted)
-
-
-class OutputPolicy(Policy):
-    """Asks again for an answer that is not of the type."""
-
-    def __init__(self, output: TypedOutput) -> None:
-        self._output = output
-
-    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
-        if state.calls:
-            return None
-        text = state.partial_text + response.message.text
-        try:
-            self._output.read(text)
-        except ArgumentError as error:
-            is_json = not isinstance(error.__cause__, DecodeError)
-            reason = f"the answer is not of the requested type: {error}" if is_json else "the answer is not valid JSON"
-            if state.retries_exhausted:
-                quoted = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
-                raise OutputError(f"{reason}{'; it was' if is_json else ':'} {quoted!r}") from error
-            how = f"Call {ANSWER_TOOL} with it." if self._output.by_tool else "Answer again, with JSON only."
-            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
-        return None
+    return TypedOutput(output, schema, by_tool=(has_tools and not profile.supports_json_with_tools) or not is_accepted)

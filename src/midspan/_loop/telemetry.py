@@ -89,19 +89,15 @@ class TracedRun(Run):
         super().__init__(pending, *arguments)
         assert pending.config.telemetry is not None, "other runs are not traced"
         self._telemetry = pending.config.telemetry
-        self._provider, self._source = self.prepared.provider, self.prepared.source
 
     async def execute(self) -> None:
-        telemetry, history = self._telemetry, self.state.history
-        attributes = _model_attributes(self._provider, self.id)
+        telemetry, prepared, history = self._telemetry, self.prepared, self.state.history
+        attributes = _model_attributes(prepared.provider, self.id)
         if telemetry.agent_name is not None:
             attributes["gen_ai.agent.name"] = telemetry.agent_name
         with telemetry.span("invoke_agent", telemetry.agent_name, None, attributes) as span:
-            self.prepared = replace(
-                self.prepared,
-                provider=_TracedProvider(self._provider, telemetry, span, self.id),
-                source=_TracedSource(self._source, telemetry, span),
-            )
+            provider = _TracedProvider(prepared.provider, telemetry, span, self.id)
+            self.prepared = replace(prepared, provider=provider, source=_TracedSource(prepared.source, telemetry, span))
             try:
                 await super().execute()
             finally:
