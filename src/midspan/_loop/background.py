@@ -111,9 +111,9 @@ class BackgroundRun:
         """The error of the journal. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._outcome: Future[RunResult[Any] | BaseException] = Future()
+        self.outcome: Future[RunResult[Any] | BaseException] = Future()
         """The result or the error of the run, when it is over."""
-        self._outcome.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
+        self.outcome.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
         loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ class BackgroundRun:
     @property
     def is_over(self) -> bool:
         """Whether the run has ended and everything is stored."""
-        return self._outcome.done()
+        return self.outcome.done()
 
     @property
     def status(self) -> RunStatus:
@@ -151,7 +151,7 @@ class BackgroundRun:
 
     async def result(self) -> RunResult[Any]:
         """Wait, in any event loop, until the run is over. Return its result, or raise its error."""
-        outcome = await asyncio.wrap_future(self._outcome)
+        outcome = await asyncio.wrap_future(self.outcome)
         if isinstance(outcome, BaseException):
             raise outcome.with_traceback(None)
         return outcome
@@ -170,7 +170,7 @@ class BackgroundRun:
             loop.call_soon_threadsafe(self._request_cancel)
         else:
             raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
-        await asyncio.wrap_future(self._outcome)
+        await asyncio.wrap_future(self.outcome)
 
     def _wake(self) -> None:
         for waiter in self._waiters.copy():
@@ -274,7 +274,7 @@ class BackgroundRun:
             outcome = RunError(self._cancel_reason)
             outcome.kind, outcome.transcript = CANCELLED, self._stream.messages
         del self._stream
-        self._outcome.set_result(outcome)
+        self.outcome.set_result(outcome)
         self._wake()
 
     async def _flush(self) -> None:

@@ -78,7 +78,7 @@ class BackgroundRuns(ClosedOnExit):
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
         run = self._running[id] = BackgroundRun(id, stream, self.journal, owner, session)
-        run.task.add_done_callback(lambda _: self._retire(run))
+        run.outcome.add_done_callback(lambda _: self._retire(run))
         return id
 
     async def subscribe(
@@ -144,7 +144,7 @@ class BackgroundRuns(ClosedOnExit):
             if status.elsewhere:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
             return False
-        await self._cancel(run, message)
+        await run.cancel(message)
         return True
 
     async def interrupt_unfinished(self) -> list[str]:
@@ -166,7 +166,7 @@ class BackgroundRuns(ClosedOnExit):
     async def aclose(self, *, message: str | None = None) -> None:
         """Cancel the runs and wait until they are stored. `message` is stored as the reason."""
         self._closed = True
-        await close_all([self._cancel(run, message) for run in tuple(self._running.values())])
+        await close_all([run.cancel(message) for run in tuple(self._running.values())])
 
     async def _events(self, run_id: str, from_event: int, silence_timeout: float | None) -> NumberedEvents:
         """Read the events of a run from the journal, page by page.
@@ -196,12 +196,9 @@ class BackgroundRuns(ClosedOnExit):
         """Return a run that this process runs, or one of the last that ended in it."""
         return self._running.get(run_id) or self._ended.get(run_id)
 
-    async def _cancel(self, run: BackgroundRun, message: str | None = None) -> None:
-        await run.cancel(message)
-        self._retire(run)
-
     def _retire(self, run: BackgroundRun) -> None:
-        if self._running.pop(run.id, None) is None or isinstance(run.failure, RunExistsError):
+        del self._running[run.id]
+        if isinstance(run.failure, RunExistsError):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
