@@ -266,7 +266,7 @@ class BackgroundRun:
         if self.failure is not None:
             outcome = self.failure
             self.failure.transcript = self._stream.messages
-        elif self._stream.has_ended:
+        elif self._summary.state == "completed":
             outcome = self._stream.result
         elif error is not None:
             outcome = error

@@ -32,7 +32,6 @@ MAX_BYTES = 64_000_000
 _PAGE_EVENTS = 256
 _POLL_SECONDS = 0.05
 """How often a subscriber looks for events of another process, which journals do not announce."""
-_SILENCE_TIMEOUT = 60.0
 _KILLED = "the process of the run ended before the run did"
 
 
@@ -82,12 +81,7 @@ class BackgroundRuns(ClosedOnExit):
         return id
 
     async def subscribe(
-        self,
-        run_id: str,
-        *,
-        from_event: int = 0,
-        view: View = "all",
-        silence_timeout: float | None = _SILENCE_TIMEOUT,
+        self, run_id: str, *, from_event: int = 0, view: View = "all", silence_timeout: float | None = 60.0
     ) -> AsyncGenerator[tuple[int, Any], None]:
         """Yield the events of a run with their numbers: the stored ones from `from_event` on, then new ones.
 

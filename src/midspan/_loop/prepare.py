@@ -44,6 +44,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
     output: "TypedOutput | None"
+    answer_tools: tuple[str, ...]
+    """The tool by which the model gives a typed answer, if it cannot answer in JSON."""
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -72,7 +74,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if _answers_by_tool(self.output) else ())
+        return LimitTracker(limits, started, self.finals, self.answer_tools)
 
 
 class PendingRun:
@@ -118,8 +120,12 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     output = _typed_output(run.output, profile, has_tools=bool(listing.tools or builtins))
     source, declared, aliases = await _declare(run.tools, listing, profile, output)
     choice = _choice(run, declared, builtins, aliases)
-    answering = _answer_choice(declared, output, calls_only=run.calls_only)
-    if choice is not None and choice.mode == "none" and _answers_by_tool(output):
+    answer_tools = (ANSWER_TOOL,) if output is not None and output.by_tool else ()
+    finals = tuple(spec.name for spec in declared if spec.final)
+    # A request that allows only an answer forbids calls, unless the answer is a call.
+    answers = finals if run.calls_only else answer_tools
+    answering = ToolChoice("required", answers) if answers else ToolChoice("none")
+    if choice is not None and choice.mode == "none" and answer_tools:
         choice = answering
     # A call that is forced once: afterwards the model may answer.
     is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
@@ -140,10 +146,11 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         forced_config=replace(config, tool_choice=choice) if is_forced else config,
         answer_config=replace(config, tool_choice=answering) if config.tools else config,
         output=output,
+        answer_tools=answer_tools,
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
-        finals=frozenset(spec.name for spec in declared if spec.final),
+        finals=frozenset(finals),
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
@@ -200,17 +207,6 @@ def _choice(
         known = ", ".join(names) or "none"
         raise ConfigError(f"tool_choice names {', '.join(missing)}, but the tools are: {known}")
     return choice
-
-
-def _answer_choice(declared: Sequence[ToolSpec], output: "TypedOutput | None", *, calls_only: bool) -> ToolChoice:
-    """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
-    names = [spec.name for spec in declared if calls_only and spec.final]
-    names += [ANSWER_TOOL] if _answers_by_tool(output) and ANSWER_TOOL not in names else []
-    return ToolChoice("required", tuple(names)) if names else ToolChoice("none")
-
-
-def _answers_by_tool(output: "TypedOutput | None") -> bool:
-    return output is not None and output.by_tool
 
 
 class TypedOutput(Policy):

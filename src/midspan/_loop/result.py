@@ -121,11 +121,6 @@ class RunStream(ClosedOnExit, Generic[Output]):
         return iterate(aiter(self))
 
     @property
-    def has_ended(self) -> bool:
-        """Whether there is a result."""
-        return self._queue.run is not None and self._queue.run.end is not None
-
-    @property
     def result(self) -> RunResult[Output]:
         """The result of the run, after its last event."""
         run = self._queue.run
