@@ -278,7 +278,8 @@ def test_stream_is_a_context_manager_in_plain_code() -> None:
         _ = stream.result
     with agent.stream("?") as unread:
         pass
-    assert not unread.has_ended
+    with pytest.raises(ConfigError, match="was closed before its end"):
+        _ = unread.result
 
 
 @pytest.mark.requirement("U-06")
