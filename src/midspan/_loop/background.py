@@ -58,25 +58,22 @@ class RunStatus(Struct, frozen=True):
     events: int
     """The number of events so far."""
     error: str | None
-    elsewhere: bool
-    """The run has not ended and does not run in this process; its process may have been killed."""
 
     @property
     def ended(self) -> bool:
         return self.phase in (Phase.INTERRUPTED, Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 
     @classmethod
-    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState, *, elsewhere: bool = False) -> Self:
+    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState) -> Self:
         """Return the status of a run with this summary and, while it is running, this state."""
-        is_running = summary.state == "running"
-        if not is_running:
+        if summary.state != "running":
             phase = Phase(summary.state)
         elif state.calls:
             phase = Phase.EXECUTING_TOOLS
         else:
             phase = Phase.AWAITING_FINAL_RESPONSE if state.tool_runs else Phase.AWAITING_MODEL_CALL
         error = None if summary.error is None else f"{summary.error.kind}: {summary.error.message}"
-        return cls(run_id, phase, summary.turns, events, error, elsewhere and is_running)
+        return cls(run_id, phase, summary.turns, events, error)
 
 
 class BackgroundRun:

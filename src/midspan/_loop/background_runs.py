@@ -111,7 +111,7 @@ class BackgroundRuns(ClosedOnExit):
             return run.status
         info = await self.journal.get(run_id)
         events = [from_json(document, "event") for _, document in await self.journal.read(run_id)]
-        return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events), elsewhere=True)
+        return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events))
 
     async def result(self, run_id: str) -> RunResult[Any]:
         """Wait until a run of this process has ended and is stored. Return its result, or raise its error.
@@ -135,7 +135,7 @@ class BackgroundRuns(ClosedOnExit):
             status = await self.status(run_id)
             if status.phase is Phase.INTERRUPTED:
                 raise RunError(f"run {run_id!r} was interrupted: {_KILLED}")
-            if status.elsewhere:
+            if not status.ended:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
             return False
         await run.cancel(message)
