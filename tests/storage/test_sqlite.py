@@ -500,6 +500,18 @@ async def main():
             await asyncio.sleep(0.001)
 asyncio.run(main())
 """,
+    "the loop is closed while an append is under way": """
+loop = asyncio.new_event_loop()
+async def main():
+    loop.call_soon(loop.stop)
+    await journal.append("a", 0, [b"x" * 3_000_000])
+task = loop.create_task(main())
+try:
+    loop.run_forever()
+finally:
+    task._log_destroy_pending = False
+    loop.close()
+""",
     "thousands of appends are under way": """
 async def main():
     tasks = [asyncio.create_task(journal.append(str(n), 0, [b"x"])) for n in range(3000)]

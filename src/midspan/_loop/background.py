@@ -171,8 +171,12 @@ class BackgroundRun:
 
     def _wake(self) -> None:
         for waiter in self._waiters.copy():
-            with suppress(RuntimeError):  # its event loop is closed
-                waiter.get_loop().call_soon_threadsafe(_resolve, waiter)
+            loop = waiter.get_loop()
+            if loop is asyncio.get_running_loop():
+                _resolve(waiter)
+                continue
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(_resolve, waiter)
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunEr
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
+_Job = tuple[Work[Any], asyncio.Future[Any]]
 
 _MAX_WRITES = 512
 """The number of requests that share a transaction."""
@@ -175,7 +176,7 @@ class _Worker:
     def _start(self) -> None:
         self._process = os.getpid()
         self._executor = ThreadPoolExecutor(1, self._name)
-        self._jobs: deque[tuple[Work[Any], Future[Any]]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._is_scheduled = False
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []
@@ -192,7 +193,7 @@ class _Worker:
         """
         if self._process != os.getpid():  # a forked child has no threads; the finalizer keeps the parent's connection
             self._start()
-        future: Future[T] = Future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.append((work, future))
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -201,7 +202,7 @@ class _Worker:
             except RuntimeError:  # it was shut down
                 self._is_scheduled = False
                 raise ConfigError("this journal is closed; create a new one") from None
-        return await asyncio.wrap_future(future)
+        return await future
 
     async def close(self) -> None:
         if self._process != os.getpid():
@@ -215,18 +216,17 @@ class _Worker:
         """Run all jobs that wait, as many in one transaction as it takes."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
-            works: list[Work[Any]] = []
-            futures: list[Future[Any]] = []
-            while self._jobs and len(works) < self._max_jobs:
-                work, future = self._jobs.popleft()
-                if future.set_running_or_notify_cancel():
-                    works.append(work)
-                    futures.append(future)
-            for future, result in zip(futures, self._results(works), strict=True):
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
+            jobs: list[_Job] = []
+            while self._jobs and len(jobs) < self._max_jobs:
+                job = self._jobs.popleft()
+                if not job[1].cancelled():
+                    jobs.append(job)
+            outcomes: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+            for (_, future), result in zip(jobs, self._results([work for work, _ in jobs]), strict=True):
+                outcomes.setdefault(future.get_loop(), []).append((future, result))
+            for loop, resolved in outcomes.items():  # each loop is woken once
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits there
+                    loop.call_soon_threadsafe(_resolve, resolved)
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
@@ -241,6 +241,16 @@ class _Worker:
             is_translated = isinstance(error, sqlite3.Error | MidspanError)
             return [translated(error, self._path) if is_translated else error for _ in works]
         return results
+
+
+def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in outcomes:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
 
 
 def _close_all(connections: list[sqlite3.Connection], process: int) -> None:
