@@ -47,6 +47,9 @@ _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
 )
+_UPDATE = (
+    "UPDATE runs SET length = ?, updated_at = ?, state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
+)
 _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 _INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
 _SESSIONS = """
@@ -95,10 +98,8 @@ class SqliteJournal:
                 run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
             numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
             connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-            connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
-            if summary is not None:
-                stored = summary.state, msgspec.json.encode(summary), run_id
-                connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
+            state, stored = (None, None) if summary is None else (summary.state, msgspec.json.encode(summary))
+            connection.execute(_UPDATE, (length, now, state, stored, run_id))
             return length
 
         return await self._writer.do(work)
