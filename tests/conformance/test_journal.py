@@ -1,18 +1,15 @@
 """What every journal does, wherever it stores its events."""
 
 import asyncio
-import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from midspan._storage.journal import Journal, RunInfo, RunSummary, StateName
 from midspan._storage.memory import MemoryJournal
@@ -28,7 +25,7 @@ DONE = RunSummary(state="completed")
 
 
 def make_journal(name: str, directory: Path) -> Journal:
-    return MemoryJournal() if name == "memory" else SqliteJournal(directory / "journal.db", synchronous="normal")
+    return MemoryJournal() if name == "memory" else SqliteJournal(directory / "journal.db")
 
 
 @pytest.fixture(params=JOURNALS)
@@ -48,10 +45,6 @@ def run(coroutine: Coroutine[Any, Any, T], seconds: float = 30) -> T:
 
 def documents(count: int, first: int = 0) -> list[bytes]:
     return [b'{"event": %d}' % number for number in range(first, first + count)]
-
-
-async def collected(items: AsyncIterator[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    return [item async for item in items]
 
 
 def test_it_is_a_journal(journal: Journal) -> None:
@@ -88,7 +81,6 @@ def test_run_without_events_is_unknown(journal: Journal) -> None:
             await journal.read("nobody")
         with pytest.raises(UnknownRunError, match="unknown run 'nobody'"):
             await journal.get("nobody")
-        assert await journal.append("nobody", 0, []) == 0
         assert await journal.list() == []
 
     run(main())
@@ -149,8 +141,6 @@ def test_run_can_end_without_further_events(journal: Journal) -> None:
         await journal.append("a", 0, documents(2))
         assert await journal.append("a", 2, [], summary=DONE) == 2
         assert await journal.append("empty", 0, [], summary=DONE) == 0
-        assert await collected(journal.watch("a")) == list(enumerate(documents(2)))
-        assert await collected(journal.watch("empty")) == []
         assert [(info.run, info.length, info.summary) for info in await journal.list()] == [
             ("empty", 0, DONE),
             ("a", 2, DONE),
@@ -187,10 +177,9 @@ def test_one_of_several_writing_threads_gets_each_number(journal: Journal) -> No
 
 def test_thousand_concurrent_runs_do_not_mix(journal: Journal) -> None:
     async def one(name: str) -> list[tuple[int, bytes]]:
-        watching = asyncio.create_task(collected(journal.watch(name)))
         for number in range(3):
             await journal.append(name, number, [name.encode()], summary=DONE if number == 2 else None)
-        return await watching
+        return await journal.read(name)
 
     async def main() -> None:
         names = [f"run {number}" for number in range(1000)]
@@ -199,122 +188,6 @@ def test_thousand_concurrent_runs_do_not_mix(journal: Journal) -> None:
         assert len(await journal.list()) == 1000
 
     run(main(), seconds=20)
-
-
-@pytest.mark.parametrize("name", JOURNALS)
-@settings(max_examples=25)
-@given(
-    sizes=st.lists(st.integers(0, 5), min_size=1, max_size=12),
-    starts=st.lists(st.integers(0, 40), min_size=1, max_size=5),
-    pauses=st.lists(st.integers(0, 3), min_size=5, max_size=5),
-)
-def test_watcher_sees_every_event_once_and_in_order(
-    name: str, sizes: list[int], starts: list[int], pauses: list[int]
-) -> None:
-    async def watch(journal: Journal, start: int, pause: int) -> list[tuple[int, bytes]]:
-        seen = []
-        async for item in journal.watch("a", start):
-            seen.append(item)
-            for _ in range(pause):
-                await asyncio.sleep(0)
-        return seen
-
-    async def main(directory: Path) -> None:
-        journal = make_journal(name, directory)
-        watchers = [
-            asyncio.create_task(watch(journal, start, pause)) for start, pause in zip(starts, pauses, strict=False)
-        ]
-        length = 0
-        for number, size in enumerate(sizes):
-            await asyncio.sleep(0)
-            length = await journal.append(
-                "a", length, documents(size, length), summary=DONE if number == len(sizes) - 1 else None
-            )
-        everything = list(enumerate(documents(length)))
-        assert await asyncio.gather(*watchers) == [everything[start:] for start in starts]
-        await journal.aclose()
-
-    with tempfile.TemporaryDirectory() as directory:
-        run(main(Path(directory)))
-
-
-def test_watchers_in_other_threads_see_the_same_events(journal: Journal) -> None:
-    count, watchers = 300, 4
-    ready = threading.Barrier(watchers + 1, timeout=BOUND)
-
-    def watch(start: int) -> list[tuple[int, bytes]]:
-        async def main() -> list[tuple[int, bytes]]:
-            ready.wait()
-            return await collected(journal.watch("a", start))
-
-        return run(main())
-
-    async def drive() -> None:
-        for number in range(count):
-            await journal.append("a", number, documents(1, number), summary=DONE if number == count - 1 else None)
-
-    with ThreadPoolExecutor(watchers) as threads:
-        seen = [threads.submit(watch, start * 50) for start in range(watchers)]
-        ready.wait()
-        run(drive())
-        everything = list(enumerate(documents(count)))
-        assert [watcher.result(5) for watcher in seen] == [everything[start * 50 :] for start in range(watchers)]
-
-
-def test_slow_watcher_blocks_no_other_and_misses_no_event(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(1))
-        async with aclosing(journal.watch("a")) as watcher:
-            assert await anext(watcher) == (0, documents(1)[0])
-            for number in range(1, 1000):
-                await journal.append("a", number, documents(1, number), summary=DONE if number == 999 else None)
-            assert await collected(watcher) == list(enumerate(documents(1000)))[1:]
-
-    run(main(), seconds=10)
-
-
-def test_watcher_of_a_long_run_yields_to_other_tasks(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(20_000), summary=DONE)
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        other = asyncio.create_task(others())
-        assert len(await collected(journal.watch("a"))) == 20_000
-        other.cancel()
-        assert turns > 20
-
-    run(main(), seconds=30)
-
-
-def test_cancelled_watcher_leaves_no_task_behind(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(1))
-        seen: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
-
-        async def watch() -> None:
-            async for item in journal.watch("a"):
-                seen.put_nowait(item)
-
-        tasks = [asyncio.create_task(watch()) for _ in range(10)]
-        for _ in tasks:
-            await seen.get()
-        for task in tasks[1:]:
-            task.cancel()
-        await asyncio.wait(tasks[1:])
-        assert all(task.cancelled() for task in tasks[1:])
-        await journal.append("a", 1, documents(1, 1), summary=DONE)
-        await tasks[0]
-        assert seen.get_nowait() == (1, documents(1, 1)[0])
-        assert seen.empty()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
 
 
 def test_cancelled_append_is_stored_completely_or_not_at_all(journal: Journal) -> None:
@@ -377,31 +250,6 @@ def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> Non
             await journal.append("a", 3, documents(1))
         assert await journal.delete("b")
         assert await journal.append("b", 0, [b"anew"]) == 1
-
-    run(main())
-
-
-def test_delete_ends_waiting_watchers(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(2))
-        async with aclosing(journal.watch("a")) as watcher:
-            assert [await anext(watcher), await anext(watcher)] == list(enumerate(documents(2)))
-            waiting = asyncio.create_task(collected(watcher))
-            await asyncio.sleep(0)
-            await journal.delete("a")
-            assert await waiting == []
-
-    run(main())
-
-
-def test_watcher_of_a_deleted_run_does_not_see_a_new_run_of_that_name(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(2))
-        async with aclosing(journal.watch("a")) as watcher:
-            assert [await anext(watcher), await anext(watcher)] == list(enumerate(documents(2)))
-            await journal.delete("a")
-            await journal.append("a", 0, [b"new"] * 5, summary=DONE)
-            assert await collected(watcher) == []
 
     run(main())
 
@@ -499,7 +347,6 @@ def test_events_can_be_any_bytes(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, everything, summary=DONE)
         assert await journal.read("a") == list(enumerate(everything))
-        assert await collected(journal.watch("a")) == list(enumerate(everything))
 
     run(main())
 
@@ -526,32 +373,6 @@ def test_run_can_have_any_name(journal: Journal) -> None:
         for name in NAMES:
             assert await journal.read(name) == [(0, name.encode())]
         assert [info.run for info in await journal.list()] == NAMES[::-1]
-
-    run(main())
-
-
-def test_closed_journal_rejects_everything_and_wakes_its_watchers(journal: Journal) -> None:
-    async def main() -> None:
-        await journal.append("a", 0, documents(1))
-        watcher = journal.watch("a")
-        await anext(watcher)
-        waiting = asyncio.create_task(collected(watcher))
-        early = asyncio.create_task(collected(journal.watch("not begun")))
-        await asyncio.sleep(0)
-        await journal.aclose()
-        await journal.aclose()
-        for use in (
-            waiting,
-            early,
-            journal.append("a", 1, documents(1)),
-            journal.read("a"),
-            journal.get("a"),
-            journal.list(),
-            journal.delete("a"),
-            collected(journal.watch("a")),
-        ):
-            with pytest.raises(ConfigError, match="closed"):
-                await use
 
     run(main())
 

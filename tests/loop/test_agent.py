@@ -95,6 +95,9 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"messages": [{"role": "user"}]}, "must be Message objects"),
         ({"messages": {"role": "user"}}, "must be Message objects"),
         ({"messages": History(["a"])}, "must be Message objects"),
+        ({"messages": 5}, "must be Message objects"),
+        ({"settings": 5}, "settings must be ModelSettings or a dict, got 5"),
+        ({"limits": 5}, "limits must be Limits or a dict, got 5"),
         ({"messages": [Message("system", (Text("a"),))]}, "of user or model"),
         ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
@@ -314,7 +317,9 @@ def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
     for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
-    for messages in ("text", {"role": "user"}, [5]):
+    with pytest.raises(ConfigError, match="a chat needs an Agent, got None"):
+        Chat(None)  # type: ignore[arg-type]
+    for messages in ("text", {"role": "user"}, [5], 5):
         with pytest.raises(ConfigError, match="messages must be Message objects"):
             Chat(agent, messages)  # type: ignore[arg-type]
 
@@ -336,7 +341,7 @@ def test_calls_of_a_chat_may_be_written_as_any_api_writes_them(spelt: Any) -> No
 def test_options_of_a_single_run_are_refused_by_replace() -> None:
     agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
     for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
-        with pytest.raises(ConfigError, match=f"{name} belongs to a single run; pass it to run or stream"):
+        with pytest.raises(ConfigError, match=f"unknown option {name!r}"):
             agent.replace(**{name: value})
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 

@@ -87,7 +87,8 @@ def test_leaving_a_plain_for_over_a_stream_cancels_the_run() -> None:
             break
     assert started.is_set()
     assert cancelled.wait(BOUND)
-    assert not stream.has_ended
+    with pytest.raises(ConfigError, match="there is no result"):
+        _ = stream.result
 
 
 def test_iteration_can_be_garbage_collected_in_the_thread_of_the_loop() -> None:

@@ -278,7 +278,8 @@ def test_stream_is_a_context_manager_in_plain_code() -> None:
         _ = stream.result
     with agent.stream("?") as unread:
         pass
-    assert not unread.has_ended
+    with pytest.raises(ConfigError, match="was closed before its end"):
+        _ = unread.result
 
 
 @pytest.mark.requirement("U-06")
@@ -334,12 +335,12 @@ def test_kept_background_runs_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
 
     from midspan._loop import background_runs
 
-    monkeypatch.setattr(background_runs, "MAX_PAST_BYTES", 250_000)
+    monkeypatch.setattr(background_runs, "MAX_BYTES", 250_000)
 
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "x" * 100_000))) as runs:
             ids = await _ended_runs(runs, 6)
-            kept = [info.run for info in await runs._journal.list()]
+            kept = [info.run for info in await runs.journal.list()]
             assert ids[-1] in kept
             assert ids[0] not in kept
             assert len(kept) < 6

@@ -180,7 +180,9 @@ def test_answer_tool_can_be_called_although_other_calls_are_forbidden(case: str,
 def test_output_error_quotes_the_answer() -> None:
     with pytest.raises(OutputError, match=r"^the answer is not of the requested type: .*; it was '.no.'$"):
         Agent(ScriptedProvider(['"no"'] * 9), output=int).run_sync("?")
-    with pytest.raises(OutputError, match=r"^the answer is not valid JSON: 'no no no'$"):
+    with pytest.raises(
+        OutputError, match=r"^the answer is not of the requested type: it is not JSON: .*; it was 'no no no'$"
+    ):
         Agent(ScriptedProvider(["no no no"] * 9), output=int).run_sync("?")
 
 

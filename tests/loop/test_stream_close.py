@@ -128,7 +128,8 @@ def test_stream_can_be_closed_by_another_task_while_a_tool_runs(calls: int) -> N
         assert isinstance((await task)[0], RunStart)  # who listened comes to an end, and is not cancelled
         assert len(provider.requests) == 1
         assert len(stream.messages[-1].results) == calls
-        assert not stream.has_ended
+        with pytest.raises(ConfigError, match="there is no result"):
+            _ = stream.result
 
     run(main)
 
@@ -462,7 +463,7 @@ def test_response_is_read_ahead_of_a_slow_reader_only_so_far() -> None:
         assert len(texts) == 999
 
     async def rest_of(stream: Any) -> AsyncIterator[Any]:
-        while not stream.has_ended:
-            yield await anext(stream)
+        while (event := await anext(stream, None)) is not None:
+            yield event
 
     run(main)

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from midspan import Agent, BackgroundRuns, Gemini, Limits, RunContext, Telemetry, tool
 from midspan.emulator import LocalGemini, answer, call
 from midspan.errors import LimitReachedError
+from midspan.events import TextDelta
 from midspan.messages import ToolCall
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer, mcp_app, trace_headers
@@ -158,6 +159,20 @@ def test_errors_are_recorded_on_the_spans_that_failed() -> None:
     assert failed == {"invoke_agent": "LimitReachedError", "chat scripted": None, "execute_tool broken": "tool_error"}
     assert not recorded.one("execute_tool broken").status.is_ok
     assert recorded.one("execute_tool broken").status.description is None  # error messages may quote content
+
+
+def test_request_whose_stream_is_closed_early_has_not_failed() -> None:
+    recorded = Recorded()
+
+    async def main() -> None:
+        agent = Agent(ScriptedProvider([["a", "b"]]), telemetry=recorded.telemetry)
+        async with agent.stream("Go.") as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+
+    asyncio.run(main())
+    assert recorded.one("chat scripted").status.status_code is trace.StatusCode.UNSET
 
 
 def test_cancelled_run_ends_its_spans() -> None:

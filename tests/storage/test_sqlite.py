@@ -85,7 +85,7 @@ asyncio.run(main())
 RACER = """
 from midspan.errors import RunElsewhereError, RunExistsError
 async def main():
-    journal = SqliteJournal(sys.argv[1], synchronous="normal")
+    journal = SqliteJournal(sys.argv[1])
     await journal.list()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -143,48 +143,6 @@ asyncio.run(main())
     run(journal.aclose())
 
 
-def test_watcher_sees_changes_of_another_process(path: Path, journal: SqliteJournal) -> None:
-    code = """
-async def main():
-    journal = SqliteJournal(sys.argv[1])
-    sys.stdin.readline()
-    for number in range(50):
-        await journal.append("a", number, [b"%d" % number])
-    sys.stdin.readline()
-    await journal.append("a", 50, [], summary=RunSummary(state="completed"))
-    await journal.delete("b")
-    await journal.aclose()
-asyncio.run(main())
-"""
-    other = script(code, path)
-
-    def tell() -> None:
-        assert other.stdin is not None
-        other.stdin.write("go\n")
-        other.stdin.flush()
-
-    async def main() -> None:
-        await journal.append("b", 0, [b"x"])
-        deleted = asyncio.create_task(collected("b"))
-        watcher = journal.watch("a")
-        first = asyncio.ensure_future(anext(watcher))
-        await asyncio.sleep(0)
-        tell()
-        seen = [await first] + [await anext(watcher) for _ in range(49)]
-        assert seen == [(number, b"%d" % number) for number in range(50)]
-        rest = asyncio.ensure_future(anext(watcher, None))
-        await asyncio.sleep(0)
-        tell()
-        assert await rest is None
-        assert await deleted == [(0, b"x")]
-
-    async def collected(name: str) -> list[tuple[int, bytes]]:
-        return [item async for item in journal.watch(name)]
-
-    run(main(), seconds=20)
-    printed(other)
-
-
 APPENDER = """
 from itertools import count
 async def one(journal, name, size):
@@ -194,16 +152,15 @@ async def one(journal, name, size):
         length = await journal.append(name, length, events)
         os.write(1, b"%s %d\\n" % (name.encode(), length))
 async def main():
-    journal = SqliteJournal(sys.argv[1], synchronous=sys.argv[2])
+    journal = SqliteJournal(sys.argv[1])
     await asyncio.gather(*(one(journal, f"run-{number}", number * 700) for number in range(8)))
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("synchronous", ["full", "normal"])
 @pytest.mark.parametrize("lines", [1, 40, 41, 300, 1001])
-def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path, lines: int, synchronous: str) -> None:
-    process = script(APPENDER, path, synchronous)
+def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path, lines: int) -> None:
+    process = script(APPENDER, path)
     assert process.stdout is not None
     acknowledged = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
@@ -348,10 +305,7 @@ def test_journal_of_the_first_format_is_rejected(path: Path) -> None:
 def expect_refusal(path: Path, words: str) -> None:
     journal = SqliteJournal(path)
 
-    async def watch() -> list[tuple[int, bytes]]:
-        return [item async for item in journal.watch("a")]
-
-    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a"), watch()):
+    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a")):
         with pytest.raises(ConfigError, match=words):
             run(use)
     run(journal.aclose())
@@ -546,15 +500,6 @@ async def main():
             await asyncio.sleep(0.001)
 asyncio.run(main())
 """,
-    "a watcher waits": """
-async def main():
-    await journal.append("a", 0, [b"x"])
-    watcher = journal.watch("a")
-    await anext(watcher)
-    watching = asyncio.ensure_future(anext(watcher))
-    await journal.read("a")
-asyncio.run(main())
-""",
     "the loop is closed while an append is under way": """
 loop = asyncio.new_event_loop()
 async def main():
@@ -595,6 +540,24 @@ def test_threads_end_when_the_journal_is_garbage_collected(path: Path) -> None:
         assert not thread.is_alive()
 
 
+def test_closed_journal_rejects_everything(journal: SqliteJournal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, [b"x"])
+        await journal.aclose()
+        await journal.aclose()
+        for use in (
+            journal.append("a", 1, [b"x"]),
+            journal.read("a"),
+            journal.get("a"),
+            journal.list(),
+            journal.delete("a"),
+        ):
+            with pytest.raises(ConfigError, match="closed"):
+                await use
+
+    run(main())
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_forked_child_uses_its_own_threads(path: Path) -> None:
     code = """
@@ -622,9 +585,3 @@ def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJourn
 
     run(main(), seconds=20)
     assert sum(file.stat().st_size for file in path.parent.iterdir()) < 20_000_000
-
-
-def test_repr_shows_the_path(path: Path) -> None:
-    journal = SqliteJournal(path)
-    assert repr(journal) == f"SqliteJournal({str(path)!r})"
-    run(journal.aclose())

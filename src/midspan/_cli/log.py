@@ -45,7 +45,7 @@ class RunLog:
     def __init__(self, run: RunCoroutine, *, max_days: int | None = None) -> None:
         self._run = run
         self.path = private_directory(state_directory(), _REMEDY) / "runs.db"
-        self.journal = SqliteJournal(self.path, synchronous="normal")
+        self.journal = SqliteJournal(self.path)
         try:
             self.runs(limit=1)
             if max_days is not None:

@@ -71,12 +71,11 @@ class Agent(ClosedOnExit, Generic[Output]):
         the prompt that stays the same. `telemetry` records runs with OpenTelemetry.
         """
         self._owned_providers: dict[str, Provider] = {}
-        self._owned_sources: list[ToolSource] = []
         self._prepared: PreparedRun | None = None
         all_tools = as_list(tools)
         self._config = RunConfig(self._provider(model), ToolSet(all_tools))
         self._config = self._with_overrides(options)
-        self._own(all_tools)
+        self._owned_sources = [tool for tool in all_tools if isinstance(tool, ToolSource)]
 
     @property
     def model(self) -> str:
@@ -122,14 +121,10 @@ class Agent(ClosedOnExit, Generic[Output]):
         agent._owned_providers, agent._owned_sources, agent._prepared = {}, [], None
         if "tools" in options:
             options["tools"] = as_list(options["tools"])
-            agent._own(options["tools"])
+            agent._owned_sources = [tool for tool in options["tools"] if isinstance(tool, ToolSource)]
         agent._config = agent._with_overrides(options)
         agent._lacks_model = self._lacks_model and options.get("model") is None
         return agent
-
-    def _own(self, tools: Sequence[Any]) -> None:
-        """Close the sources among these tools together with the agent."""
-        self._owned_sources += [tool for tool in tools if isinstance(tool, ToolSource)]
 
     def __repr__(self) -> str:
         return f"Agent({self.provider!r}, {count_noun(len(self.tools), 'tool')})"
@@ -239,8 +234,6 @@ class Agent(ClosedOnExit, Generic[Output]):
                 changes["provider"] = self._provider(value)
             elif name == "tools":
                 changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
-            elif name in _PER_RUN_OPTIONS:
-                raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
             else:
                 changes[name] = convert_option(name, value)
         return replace(self._config, **changes)
@@ -298,7 +291,6 @@ class Agent(ClosedOnExit, Generic[Output]):
         self.close()
 
 
-_PER_RUN_OPTIONS = ("messages", "context", "run_id")
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
 """Options for which None means the value of the agent."""
 _NOT_PREPARED = frozenset(("limits", "on_question"))

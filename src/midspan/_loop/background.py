@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from enum import StrEnum
 from time import perf_counter
@@ -12,18 +13,8 @@ from msgspec.structs import replace
 
 from midspan._loop.result import RunResult, RunStream
 from midspan._storage.journal import Journal, RunSummary
-from midspan._storage.waiters import Waiters
 from midspan._types.codec import to_json
-from midspan._types.events import (
-    CANCELLED,
-    ErrorInfo,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    ToolEnd,
-    ToolStart,
-)
-from midspan._types.messages import History
+from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
@@ -67,25 +58,22 @@ class RunStatus(Struct, frozen=True):
     events: int
     """The number of events so far."""
     error: str | None
-    elsewhere: bool
-    """The run has not ended and does not run in this process; its process may have been killed."""
 
     @property
     def ended(self) -> bool:
         return self.phase in (Phase.INTERRUPTED, Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 
     @classmethod
-    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState, *, elsewhere: bool = False) -> Self:
+    def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState) -> Self:
         """Return the status of a run with this summary and, while it is running, this state."""
-        is_running = summary.state == "running"
-        if not is_running:
+        if summary.state != "running":
             phase = Phase(summary.state)
         elif state.calls:
             phase = Phase.EXECUTING_TOOLS
         else:
             phase = Phase.AWAITING_FINAL_RESPONSE if state.tool_runs else Phase.AWAITING_MODEL_CALL
         error = None if summary.error is None else f"{summary.error.kind}: {summary.error.message}"
-        return cls(run_id, phase, summary.turns, events, error, elsewhere and is_running)
+        return cls(run_id, phase, summary.turns, events, error)
 
 
 class BackgroundRun:
@@ -99,7 +87,6 @@ class BackgroundRun:
 
     def __init__(self, id: str, stream: RunStream, journal: Journal, owner: str | None, session: str | None) -> None:
         self.id = id
-        self.is_over = False
         self.written = 0
         """The number of events that are certainly stored."""
         self.size = 0
@@ -110,67 +97,61 @@ class BackgroundRun:
         self._events = 0
         self._state = stream.state
         self._summary = RunSummary()
-        self._waiters = Waiters()
+        self._waiters: set[asyncio.Future[None]] = set()
+        """Futures of those who wait for events to be stored, in any event loop."""
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
-        self._has_unstored_intent = False
-        """A call that may write has started, and its ToolStart is not known to be stored."""
         self._unwritten: list[bytes] = []
         self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
-        self._cause: Exception | None = None
-        """Why the journal failed. Nothing is written after that."""
+        self.failure: JournalError | None = None
+        """The error of the journal. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._outcome: RunResult[Any] | BaseException | None = None
+        self.outcome: Future[RunResult[Any] | BaseException] = Future()
         """The result or the error of the run, when it is over."""
-        self._transcript: History | None = None
+        self.outcome.set_running_or_notify_cancel()  # a waiter that is cancelled does not cancel it for others
         self._is_cancelled = self._is_consuming = False
         self._cancel_reason = "the run was cancelled"
         loop = asyncio.get_running_loop()
         self.task = asyncio.Task(self._run(), loop=loop, name=id)  # not eager: its first step may have to be cancelled
-        self.task.add_done_callback(self._on_task_done)
+        self.task.add_done_callback(lambda task: self._set_over(None if task.cancelled() else task.exception()))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and everything is stored."""
+        return self.outcome.done()
 
     @property
     def status(self) -> RunStatus:
-        status = RunStatus.of(self.id, self._events, self._summary, self._state)
-        return status if self._cause is None else replace(status, phase=Phase.FAILED, error=str(self.journal_error()))
+        return RunStatus.of(self.id, self._events, self._summary, self._state)
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
-        while self.written <= number:
-            with self._waiters.waiting(self.id) as woken:
-                if self.written > number:
-                    break
-                if self._cause is not None:
-                    raise self.journal_error()
-                if self.is_over:
-                    return False
-                if self._unwritten and self.task.get_loop() is asyncio.get_running_loop():
-                    self._start_writer()
-                await woken
-        return True
+        if self._unwritten and self.task.get_loop() is asyncio.get_running_loop():
+            self._start_writer()
+        while not self._is_settled(number):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                if not self._is_settled(number):  # the thread of the run may just have stored it
+                    await waiter
+            finally:
+                self._waiters.discard(waiter)
+        if self.written <= number and self.failure is not None:
+            raise self.failure.with_traceback(None)
+        return self.written > number
 
-    def journal_error(self) -> JournalError:
-        """Return a new exception that says why the journal did not take the run."""
-        assert self._cause is not None, "asked for after the journal failed"
-        if isinstance(self._cause, RunExistsError):
-            error: JournalError = RunExistsError(self.id)
-        else:
-            reason = describe_error(self._cause)
-            error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
-        error.__cause__ = self._cause
-        error.transcript = self._transcript
-        return error
+    def _is_settled(self, number: int) -> bool:
+        """Whether the event of this number is stored, or never will be."""
+        return self.written > number or self.failure is not None or self.is_over
 
-    def result(self) -> RunResult[Any]:
-        """Return the result of a run that is over, or raise its error."""
-        if self._cause is not None:
-            raise self.journal_error()
-        assert self._outcome is not None, "the run is over"
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome.with_traceback(None)
-        return self._outcome
+    async def result(self) -> RunResult[Any]:
+        """Wait, in any event loop, until the run is over. Return its result, or raise its error."""
+        outcome = await asyncio.wrap_future(self.outcome)
+        if isinstance(outcome, BaseException):
+            raise outcome.with_traceback(None)
+        return outcome
 
     async def cancel(self, message: str | None = None) -> None:
         """Cancel the run, and wait until it has ended and everything is stored. `message` is stored as the reason."""
@@ -186,17 +167,16 @@ class BackgroundRun:
             loop.call_soon_threadsafe(self._request_cancel)
         else:
             raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
-        await self.wait()
+        await asyncio.wrap_future(self.outcome)
 
-    async def wait(self) -> None:
-        """Wait, in any event loop, until the run has ended and everything is stored."""
-        if self.task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([self.task])
-            return
-        while not self.is_over:
-            with self._waiters.waiting(self.id) as woken:
-                if not self.is_over:
-                    await woken
+    def _wake(self) -> None:
+        for waiter in self._waiters.copy():
+            loop = waiter.get_loop()
+            if loop is asyncio.get_running_loop():
+                _resolve(waiter)
+                continue
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(_resolve, waiter)
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:
@@ -209,15 +189,14 @@ class BackgroundRun:
         try:
             await self._consume()
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
-            error = self._outcome = raised
+            error = raised
         self._is_consuming = False
         if not self._summary.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
                 await self._flush()
-        self._set_over()
-        if isinstance(error, KeyboardInterrupt | SystemExit):
+        if error is not None:
             raise error
 
     async def _consume(self) -> None:
@@ -225,24 +204,20 @@ class BackgroundRun:
             if self._is_cancelled:
                 return
             self._is_consuming = True
+            has_intent = False  # a call that may write has started, and its ToolStart is not known to be stored
             async for event in self._stream:
                 self._store(event)
-                if self._must_wait(event):
+                has_more = False
+                if type(event) is ToolStart:
+                    has_intent, has_more = has_intent or event.may_write, event.has_more
+                is_behind = len(self._unwritten) >= _MAX_UNWRITTEN
+                if (has_intent and not has_more) or type(event) is RunStart or is_behind:
                     await self._flush()
-                    if self._cause is not None:
-                        raise self.journal_error()
-                    self._has_unstored_intent = False
+                    if self.failure is not None:
+                        raise self.failure
+                    has_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
                     return
-
-    def _must_wait(self, event: RunEvent) -> bool:
-        """Whether the run may only continue when the events so far are stored."""
-        has_more = False
-        if type(event) is ToolStart:
-            self._has_unstored_intent = self._has_unstored_intent or event.may_write
-            has_more = event.has_more
-        is_behind = len(self._unwritten) >= _MAX_UNWRITTEN
-        return (self._has_unstored_intent and not has_more) or type(event) is RunStart or is_behind
 
     def _error_info(self, error: BaseException | None) -> ErrorInfo:
         task = asyncio.current_task()
@@ -265,6 +240,8 @@ class BackgroundRun:
         self._store(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, error))
 
     def _store(self, event: RunEvent) -> None:
+        if self.failure is not None:
+            return
         document = to_json(event)
         self.size += len(document)
         if type(event) is ToolStart:
@@ -274,35 +251,32 @@ class BackgroundRun:
         self._events += 1
         self._state = self._stream.state
         self._summary = self._summary.after(event)
-        if self._cause is None:
-            self._unwritten.append(document)
-            if self._waiters:
-                self._start_writer()
-            elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
+        self._unwritten.append(document)
+        if self._waiters:
+            self._start_writer()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # it is in the journal; without this, asyncio logs it as never retrieved
-        self._set_over()
-
-    def _set_over(self) -> None:
+    def _set_over(self, error: BaseException | None = None) -> None:
         if self.is_over:
             return
         if not self._summary.ended:  # the event loop was shut down before the run could end
-            error = ErrorInfo(CANCELLED, "the event loop of the run was closed")
-            self._summary = replace(self._summary, state="cancelled", error=error)
-        self._transcript = self._stream.messages
-        if self._outcome is None or isinstance(self._outcome, asyncio.CancelledError):
-            self._outcome = self._stream.result if self._stream.has_ended else self._cancelled()
+            info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
+            self._summary = replace(self._summary, state="cancelled", error=info)
+        outcome: RunResult[Any] | BaseException
+        if self.failure is not None:
+            outcome = self.failure
+            self.failure.transcript = self._stream.messages
+        elif self._summary.state == "completed":
+            outcome = self._stream.result
+        elif error is not None:
+            outcome = error
+        else:
+            outcome = RunError(self._cancel_reason)
+            outcome.kind, outcome.transcript = CANCELLED, self._stream.messages
         del self._stream
-        self.is_over = True
-        self._waiters.wake(self.id)
-
-    def _cancelled(self) -> RunError:
-        error = RunError(self._cancel_reason)
-        error.kind, error.transcript = CANCELLED, self._transcript
-        return error
+        self.outcome.set_result(outcome)
+        self._wake()
 
     async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
@@ -323,16 +297,23 @@ class BackgroundRun:
         try:
             while self._unwritten:
                 await self._append()
-                self._waiters.wake(self.id)
+                self._wake()
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; the run continues in a new task
-            self._cause = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
+            if isinstance(error, RunExistsError):
+                self.failure = error
+            else:
+                message = f"run {self.id!r} was cancelled because its journal failed: {describe_error(error)}"
+                self.failure = JournalError(message)
+                self.failure.__cause__ = error
             self._unwritten.clear()
-            _log.error("%s", self.journal_error())
+            info = ErrorInfo(type(self.failure).__name__, str(self.failure))
+            self._summary = replace(self._summary, state="failed", error=info)
+            _log.error("%s", self.failure)
             self._request_cancel()
-            self._waiters.wake(self.id)
+            self._wake()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
@@ -360,3 +341,8 @@ class BackgroundRun:
         except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know
             return False
         return [document for _, document in stored] == documents
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -7,27 +7,31 @@ misses nothing, and a run can still be read after its end.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from time import monotonic
 from typing import Any, Literal
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.background import BackgroundRun, Phase, RunStatus
 from midspan._loop.prompt import Prompt
 from midspan._loop.result import NumberedEvents, RunResult, final_text
-from midspan._storage.journal import Journal, check_run
+from midspan._storage.journal import Journal
 from midspan._storage.memory import MemoryJournal
 from midspan._types.closing import close_all
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import Interrupted
 from midspan._types.run_state import RunState
-from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunError, RunExistsError, UnknownRunError
+from midspan._types.texts import check_text
+from midspan.errors import ConfigError, RunElsewhereError, RunError, RunExistsError, UnknownRunError
 from midspan.providers.provider import ClosedOnExit
 
 View = Literal["all", "final"]
 
-MAX_PAST_RUNS = 1_000
-MAX_PAST_BYTES = 64_000_000
-"""How many runs a journal in memory keeps by default, and the bytes of their events."""
-_SILENCE_TIMEOUT = 60.0
+MAX_RUNS = 1_000
+MAX_BYTES = 64_000_000
+"""How many ended runs are kept, and the bytes of their events."""
+_PAGE_EVENTS = 256
+_POLL_SECONDS = 0.05
+"""How often a subscriber looks for events of another process, which journals do not announce."""
 _KILLED = "the process of the run ended before the run did"
 
 
@@ -37,8 +41,8 @@ class BackgroundRuns(ClosedOnExit):
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
         self._agent = agent
-        self._owns_journal = journal is None
-        self._journal = MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES) if journal is None else journal
+        self._memory = MemoryJournal()  # empty if there is another journal
+        self.journal: Journal = self._memory if journal is None else journal
         self._running: dict[str, BackgroundRun] = {}
         self._ended: dict[str, BackgroundRun] = {}
         """The last runs that have ended, the oldest first."""
@@ -59,30 +63,25 @@ class BackgroundRuns(ClosedOnExit):
 
         `session` is the conversation that the run belongs to. It is stored with the run, as is `owner`.
 
-        Raises RunExistsError if `run_id` is already used. If only a journal on disk knows that, the model is not asked,
-        and subscribers get the error.
+        Raises RunExistsError if `run_id` is already used. If only the journal knows that, the model is not asked, and
+        those who wait for the run get the error; later the id means the stored run again.
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
-        id = new_run_id() if run_id is None else run_id
-        check_run(id)
-        if self._find(id) is not None or (isinstance(self._journal, MemoryJournal) and id in self._journal):
+        id = run_id or new_run_id()
+        check_text(id, "run_id")
+        if self._find(id) is not None:
             raise RunExistsError(id)
         agent = agent or self._agent
         if agent is None:
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
-        run = self._running[id] = BackgroundRun(id, stream, self._journal, owner, session)
-        run.task.add_done_callback(lambda _: self._retire(run))
+        run = self._running[id] = BackgroundRun(id, stream, self.journal, owner, session)
+        run.outcome.add_done_callback(lambda _: self._retire(run))
         return id
 
     async def subscribe(
-        self,
-        run_id: str,
-        *,
-        from_event: int = 0,
-        view: View = "all",
-        silence_timeout: float | None = _SILENCE_TIMEOUT,
+        self, run_id: str, *, from_event: int = 0, view: View = "all", silence_timeout: float | None = 60.0
     ) -> AsyncGenerator[tuple[int, Any], None]:
         """Yield the events of a run with their numbers: the stored ones from `from_event` on, then new ones.
 
@@ -110,9 +109,9 @@ class BackgroundRuns(ClosedOnExit):
         run = self._find(run_id)
         if run is not None:
             return run.status
-        info = await self._journal.get(run_id)
-        events = [from_json(document, "event") for _, document in await self._journal.read(run_id)]
-        return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events), elsewhere=True)
+        info = await self.journal.get(run_id)
+        events = [from_json(document, "event") for _, document in await self.journal.read(run_id)]
+        return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events))
 
     async def result(self, run_id: str) -> RunResult[Any]:
         """Wait until a run of this process has ended and is stored. Return its result, or raise its error.
@@ -121,14 +120,9 @@ class BackgroundRuns(ClosedOnExit):
         """
         run = self._find(run_id)
         if run is None:
-            await self._journal.get(run_id)  # raises UnknownRunError if it was never started
-            raise ConfigError(
-                f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
-                "events with subscribe"
-            )
-        if not run.is_over:
-            await run.wait()
-        return run.result()
+            await self.journal.get(run_id)  # raises UnknownRunError if it was never started
+            raise ConfigError(f"run {run_id!r} is not one of the last runs of this process; read it with subscribe")
+        return await run.result()
 
     async def cancel(self, run_id: str, message: str | None = None) -> bool:
         """Cancel a run, and wait until it has ended and is stored. Returns whether it was still running.
@@ -141,10 +135,10 @@ class BackgroundRuns(ClosedOnExit):
             status = await self.status(run_id)
             if status.phase is Phase.INTERRUPTED:
                 raise RunError(f"run {run_id!r} was interrupted: {_KILLED}")
-            if status.elsewhere:
+            if not status.ended:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
             return False
-        await self._cancel(run, message)
+        await run.cancel(message)
         return True
 
     async def interrupt_unfinished(self) -> list[str]:
@@ -153,11 +147,11 @@ class BackgroundRuns(ClosedOnExit):
         Call it when no other process runs any of them. Nothing of them runs again.
         """
         ids = []
-        for info in await self._journal.list(state="running"):
+        for info in await self.journal.list(state="running"):
             if info.run not in self._running:
                 event = Interrupted(_KILLED)
                 with suppress(RunElsewhereError, UnknownRunError):  # it has just ended, or was deleted
-                    await self._journal.append(
+                    await self.journal.append(
                         info.run, info.length, [to_json(event)], summary=info.summary.after(event)
                     )
                     ids.append(info.run)
@@ -166,59 +160,43 @@ class BackgroundRuns(ClosedOnExit):
     async def aclose(self, *, message: str | None = None) -> None:
         """Cancel the runs and wait until they are stored. `message` is stored as the reason."""
         self._closed = True
-        await close_all([self._cancel(run, message) for run in tuple(self._running.values())])
-        if self._owns_journal:
-            await self._journal.aclose()
+        await close_all([run.cancel(message) for run in tuple(self._running.values())])
 
     async def _events(self, run_id: str, from_event: int, silence_timeout: float | None) -> NumberedEvents:
-        """Read the events of a run from the journal.
+        """Read the events of a run from the journal, page by page.
 
-        A run of this process is read only as far as it has stored its events: another run may have used its id. Of
-        other runs, only events that may still come are waited for with a timeout. None are waited for after
-        `Interrupted`: the journal accepts more of them, but the process of the run has ended.
+        A run of this process is read only as far as it has stored its events: another run may have used its id. For
+        other runs the journal is polled.
         """
-        run = self._find(run_id)
-        if run is not None and not await run.wait_stored(0):
-            return
-        info = await self._journal.get(run_id)
-        if info.summary.state == "interrupted" and from_event >= info.length:
-            return
-        # At an event that is stored: then the watcher gets all of the run, even if the journal drops it at its end.
-        number = min(from_event, info.length - 1)
-        async with aclosing(self._journal.watch(run_id, number)) as documents:
-            while run is None or await run.wait_stored(number):
-                try:
-                    async with asyncio.timeout(silence_timeout if run is None and number >= info.length else None):
-                        number, document = await anext(documents)
-                except StopAsyncIteration:
-                    if run is None:
-                        return
-                    raise JournalError(f"run {run_id!r} was deleted, so the rest of it cannot be read") from None
-                except TimeoutError:
-                    raise RunError(
-                        f"run {run_id!r} has not ended, does not run in this process, and had no event for "
-                        f"{silence_timeout} seconds; its process may have been killed. Subscribe again with "
-                        "from_event, or wait longer with silence_timeout"
-                    ) from None
-                event = from_json(document, "event")
-                if number >= from_event:
-                    yield number, event
-                number += 1
-                if isinstance(event, Interrupted) and number >= info.length:
-                    return
+        run, number, silent_since = self._find(run_id), from_event, monotonic()
+        while run is None or await run.wait_stored(number):
+            for stored_number, document in await self.journal.read(run_id, number, _PAGE_EVENTS):
+                yield stored_number, from_json(document, "event")
+                number, silent_since = stored_number + 1, monotonic()
+            info = None if run is not None else await self.journal.get(run_id)
+            if info is None or info.length > number:
+                await asyncio.sleep(0)  # other tasks run while a long run is read
+            elif info.summary.state != "running":
+                return
+            elif silence_timeout is not None and monotonic() - silent_since >= silence_timeout:
+                raise RunError(
+                    f"run {run_id!r} does not run in this process, and had no event for {silence_timeout} seconds; its "
+                    "process may have been killed. Wait longer with silence_timeout"
+                )
+            else:
+                await asyncio.sleep(_POLL_SECONDS)
 
     def _find(self, run_id: str) -> BackgroundRun | None:
         """Return a run that this process runs, or one of the last that ended in it."""
         return self._running.get(run_id) or self._ended.get(run_id)
 
-    async def _cancel(self, run: BackgroundRun, message: str | None = None) -> None:
-        await run.cancel(message)
-        self._retire(run)
-
     def _retire(self, run: BackgroundRun) -> None:
-        if self._running.pop(run.id, None) is None:
+        del self._running[run.id]
+        if isinstance(run.failure, RunExistsError):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
-        while len(self._ended) > MAX_PAST_RUNS or self._ended_bytes > MAX_PAST_BYTES:
-            self._ended_bytes -= self._ended.pop(next(iter(self._ended))).size
+        while len(self._ended) > MAX_RUNS or (self._ended_bytes > MAX_BYTES and len(self._ended) > 1):
+            oldest = self._ended.pop(next(iter(self._ended)))
+            self._ended_bytes -= oldest.size
+            self._memory.drop(oldest.id)

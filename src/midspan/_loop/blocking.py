@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from midspan.errors import ConfigError
 from midspan.tools.loop_thread import LoopThread
@@ -38,26 +38,23 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """Iterate over an async iterator. Leaving the iteration early closes it, without waiting for that.
+    """Iterate over an async iterator with `aclose`. Leaving the iteration early closes it, without waiting for that.
 
     The garbage collector may close a generator in any thread and at any time, where nothing may block.
     """
     try:
-        while (item := run_blocking(_next(items))) is not _END:
-            yield cast("T", item)
+        while True:
+            yield run_blocking(_next(items))
+    except StopAsyncIteration:
+        return
     finally:
         _loop_thread.start_soon(lambda: _close(items))
 
 
-_END = object()
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
 
 
-async def _next(items: AsyncIterator[T]) -> T | object:
-    return await anext(items, _END)
-
-
-async def _close(items: AsyncIterator[Any]) -> None:
-    close = getattr(items, "aclose", None)
-    if close is not None:
-        with suppress(Exception):  # nobody waits for it any more
-            await close()
+async def _close(items: Any) -> None:
+    with suppress(Exception):  # nobody waits for it any more
+        await items.aclose()

@@ -1,7 +1,7 @@
 """`Chat`, an immutable conversation with an agent."""
 
 from collections.abc import Iterable
-from typing import Any, Generic, Unpack, overload
+from typing import Any, Generic, Unpack
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -24,6 +24,8 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
     """The result of the last question."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.agent, Agent):
+            raise ConfigError(f"a chat needs an Agent, got {self.agent!r:.80}")
         if not isinstance(self.messages, History):  # a list, as saved conversations are read
             force_setattr(self, "messages", History(check_messages(self.messages)))
 
@@ -43,23 +45,12 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
         """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
         return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
 
-    @overload
-    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
-
-    @overload
-    async def ask(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
-
-    async def ask(self, prompt: Prompt = None, **options: Any) -> "Chat[Any]":
+    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]":
         """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
-        result = await self.agent.run(prompt, messages=self.messages, **options)
+        options["messages"] = self.messages
+        result = await self.agent.run(prompt, **options)
         return replace(self, messages=result.messages, result=result)
 
-    @overload
-    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
-
-    @overload
-    def ask_sync(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
-
-    def ask_sync(self, prompt: Prompt = None, **options: Any) -> "Chat[Any]":
+    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]":
         """Like `ask`, for plain code."""
         return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

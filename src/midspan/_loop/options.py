@@ -1,7 +1,7 @@
 """The options of agents and of runs: their types, their validation, and the values that they become."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -60,7 +60,7 @@ class RunOptions(AgentChanges, total=False):
     run_id: str | None
 
 
-KNOWN_OPTIONS = sorted((*RunOptions.__annotations__, "output"))
+KNOWN_OPTIONS = sorted((*AgentChanges.__annotations__, "output"))
 
 
 class ToolSet:
@@ -74,9 +74,9 @@ class ToolSet:
 
         self.as_passed = tuple(tools)
         """The tools as the caller passed them."""
-        builtins = [_builtin(tool) for tool in tools]
-        self.builtins = tuple(builtin for builtin in builtins if builtin is not None)
-        self.source = source_of([tool for tool, builtin in zip(tools, builtins, strict=True) if builtin is None])
+        converted = [_as_builtin(tool) for tool in tools]
+        self.builtins = tuple(tool for tool in converted if isinstance(tool, BuiltinTool))
+        self.source = source_of([tool for tool in converted if not isinstance(tool, BuiltinTool)])
         self.is_local = is_local(self.source)
         """Whether the tools are functions only, which never change."""
         self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
@@ -96,14 +96,20 @@ class ToolSet:
         return self._adapted[id(dialect)][1]
 
 
-def _builtin(tool: Any) -> BuiltinTool | None:
-    """Return the built-in tool that an object is or converts to; None for every other tool."""
-    if isinstance(tool, BuiltinTool):
+@runtime_checkable
+class _ProviderTool(Protocol):
+    """A tool of a provider's own types, such as GoogleSearch of Gemini."""
+
+    def as_builtin(self) -> BuiltinTool: ...
+
+
+def _as_builtin(tool: Any) -> Any:
+    """Return a tool of a provider's own types as a BuiltinTool, and every other tool as it is."""
+    if not isinstance(tool, _ProviderTool):
         return tool
-    convert = getattr(tool, "as_builtin", None)
-    if callable(convert) and isinstance(tool, type):
+    if isinstance(tool, type):
         raise ConfigError(f"{tool.__name__} is a class; pass {tool.__name__}()")
-    return convert() if callable(convert) else None
+    return tool.as_builtin()
 
 
 def as_list(tools: Any) -> Sequence[Any]:
@@ -137,10 +143,11 @@ def convert_option(name: str, value: Any) -> Any:
     match name:
         case "system" if value is not None:
             check_text(value, "system")
-        case "limits":
-            return Limits.of(value)
-        case "settings":
-            return ModelSettings.of(value)
+        case "limits" | "settings":
+            option_type: Any = Limits if name == "limits" else ModelSettings
+            if value is not None and not isinstance(value, option_type | Mapping):
+                raise ConfigError(f"{name} must be {option_type.__name__} or a dict, got {value!r:.80}")
+            return option_type.of(value)
         case "output":
             return output_type(value)
         case "tool_choice" if value is not None:

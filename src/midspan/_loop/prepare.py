@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import RunConfig, ToolSet
@@ -15,6 +15,7 @@ from midspan._loop.run import Run
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
+from midspan._types.texts import truncate
 from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
@@ -43,6 +44,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
     output: "TypedOutput | None"
+    answer_tools: tuple[str, ...]
+    """The tool by which the model gives a typed answer, if it cannot answer in JSON."""
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -71,7 +74,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if _answers_by_tool(self.output) else ())
+        return LimitTracker(limits, started, self.finals, self.answer_tools)
 
 
 class PendingRun:
@@ -97,22 +100,16 @@ class PendingRun:
                 raise ConfigError(
                     f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
                 )
-        except Expired:
-            raise self._with_transcript(time_limit_error(limits)) from None
-        except MidspanError as error:
-            self._with_transcript(error)
-            raise
+        except (Expired, MidspanError) as raised:
+            error = time_limit_error(limits) if isinstance(raised, Expired) else raised
+            error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history  # calls at the end were not run
+            raise error from error.__cause__
         run_class: type[Run] = Run
         if self.config.telemetry is not None:
             from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
 
             run_class = TracedRun
         return run_class(self, prepared, prepared.track(limits, started), listener)
-
-    def _with_transcript(self, error: MidspanError) -> MidspanError:
-        """Add the conversation to the error of a run that could not start; calls at its end were not run."""
-        error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history
-        return error
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:
@@ -123,8 +120,12 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     output = _typed_output(run.output, profile, has_tools=bool(listing.tools or builtins))
     source, declared, aliases = await _declare(run.tools, listing, profile, output)
     choice = _choice(run, declared, builtins, aliases)
-    answering = _answer_choice(declared, output, calls_only=run.calls_only)
-    if choice is not None and choice.mode == "none" and _answers_by_tool(output):
+    answer_tools = (ANSWER_TOOL,) if output is not None and output.by_tool else ()
+    finals = tuple(spec.name for spec in declared if spec.final)
+    # A request that allows only an answer forbids calls, unless the answer is a call.
+    answers = finals if run.calls_only else answer_tools
+    answering = ToolChoice("required", answers) if answers else ToolChoice("none")
+    if choice is not None and choice.mode == "none" and answer_tools:
         choice = answering
     # A call that is forced once: afterwards the model may answer.
     is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
@@ -137,7 +138,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         output=None if output is None else output.requested,
         cache=run.cache,
     )
-    output_policies = () if output is None else (OutputPolicy(output),)
+    output_policies = () if output is None else (output,)
     return PreparedRun(
         provider=provider,
         source=source,
@@ -145,10 +146,11 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         forced_config=replace(config, tool_choice=choice) if is_forced else config,
         answer_config=replace(config, tool_choice=answering) if config.tools else config,
         output=output,
+        answer_tools=answer_tools,
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
-        finals=frozenset(spec.name for spec in declared if spec.final),
+        finals=frozenset(finals),
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
@@ -207,24 +209,12 @@ def _choice(
     return choice
 
 
-def _answer_choice(declared: Sequence[ToolSpec], output: "TypedOutput | None", *, calls_only: bool) -> ToolChoice:
-    """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
-    names = [spec.name for spec in declared if calls_only and spec.final]
-    names += [ANSWER_TOOL] if _answers_by_tool(output) and ANSWER_TOOL not in names else []
-    return ToolChoice("required", tuple(names)) if names else ToolChoice("none")
+class TypedOutput(Policy):
+    """The type of an answer, as one model is asked for it. Asks again for an answer that is not of the type."""
 
-
-def _answers_by_tool(output: "TypedOutput | None") -> bool:
-    return output is not None and output.by_tool
-
-
-class TypedOutput(Struct, frozen=True, eq=False):
-    """The type of an answer, as one model is asked for it."""
-
-    type: "OutputType"
-    schema: "AdaptedSchema"
-    by_tool: bool
-    """The model cannot be asked for JSON while it has tools, so it answers by calling one."""
+    def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
+        """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
+        self.type, self.schema, self.by_tool = output_type, schema, by_tool
 
     @property
     def requested(self) -> Output | None:
@@ -235,6 +225,20 @@ class TypedOutput(Struct, frozen=True, eq=False):
         from midspan._schema.output_type import parse_json  # loaded for typed answers
 
         return self.type.parse(self.schema.restore_names(parse_json(text)))
+
+    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
+        if state.calls:
+            return None
+        text = state.partial_text + response.message.text
+        try:
+            self.read(text)
+        except ArgumentError as error:
+            reason = f"the answer is not of the requested type: {error}"
+            if state.retries_exhausted:
+                raise OutputError(f"{reason}; it was {truncate(text, _MAX_QUOTED_CHARS)!r}") from error
+            how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Answer again, with JSON only."
+            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
+        return None
 
     def tool(self) -> Any:
         """Return the tool with which a model answers that cannot answer in JSON."""
@@ -266,27 +270,4 @@ def _typed_output(output: "OutputType | None", profile: ModelProfile, *, has_too
     schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
     is_accepted = not profile.output_is_object or schema.schema.get("type") == "object"
     is_accepted = is_accepted and (not profile.output_is_strict or schema.strict)
-    return TypedOutput(output, schema, (has_tools and not profile.supports_json_with_tools) or not is_accepted)
-
-
-class OutputPolicy(Policy):
-    """Asks again for an answer that is not of the type."""
-
-    def __init__(self, output: TypedOutput) -> None:
-        self._output = output
-
-    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
-        if state.calls:
-            return None
-        text = state.partial_text + response.message.text
-        try:
-            self._output.read(text)
-        except ArgumentError as error:
-            is_json = not isinstance(error.__cause__, DecodeError)
-            reason = f"the answer is not of the requested type: {error}" if is_json else "the answer is not valid JSON"
-            if state.retries_exhausted:
-                quoted = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
-                raise OutputError(f"{reason}{'; it was' if is_json else ':'} {quoted!r}") from error
-            how = f"Call {ANSWER_TOOL} with it." if self._output.by_tool else "Answer again, with JSON only."
-            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
-        return None
+    return TypedOutput(output, schema, by_tool=(has_tools and not profile.supports_json_with_tools) or not is_accepted)

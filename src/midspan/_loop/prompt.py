@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON, check_text
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError
 
 Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]] | None
@@ -22,7 +22,6 @@ Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[s
 Messages = History | Iterable[Message]
 
 _PARTS = (Blob, ToolResult, Opaque, Thought)
-_NOT_RUN = "was not run: the conversation continued without it"
 _OMITTED = "(Earlier messages are omitted.)"
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 
@@ -46,7 +45,7 @@ def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, in
 
 def check_messages(messages: Messages) -> list[Message]:
     """Return the messages of a conversation as a list. Raises ConfigError if one is not a Message."""
-    items = list(messages)
+    items: list[Any] = list(messages) if isinstance(messages, Iterable) else [messages]
     for message in items:
         if not isinstance(message, Message) or message.role not in ("user", "model"):
             example = 'such as Message.user("…")'
@@ -60,12 +59,10 @@ def to_message(prompt: Any) -> Message:
         if prompt.role != "user":
             raise ConfigError("a prompt must be a message of the user; pass messages of the model as messages=")
         return prompt
-    is_single = isinstance(prompt, str | bytes) or not isinstance(prompt, Sequence)
-    parts = (_part(prompt),) if is_single else tuple(map(_part, prompt))
-    for part in parts:
-        if type(part) is not Text or part.text.strip():
-            return Message("user", parts)
-    raise ConfigError("the prompt is empty")
+    parts = tuple(map(_part, _items(prompt)))
+    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
+        raise ConfigError("the prompt is empty")
+    return Message("user", parts)
 
 
 def to_turn(role: str, content: Any) -> Message:
@@ -74,16 +71,19 @@ def to_turn(role: str, content: Any) -> Message:
         raise ConfigError(f"unknown role {role!r}; known roles: {', '.join(ROLES)}")
     if isinstance(content, Message):
         return replace(content, role=ROLES[role])
-    is_single = isinstance(content, str | Mapping | Struct) or not isinstance(content, Iterable)
-    items = [content] if is_single else list(content)
     if ROLES[role] == "model":
-        return Message("model", tuple(ToolCall.read(item) or _part(item) for item in items))
-    return to_message(items)
+        return Message("model", tuple(ToolCall.read(item) or _part(item) for item in _items(content)))
+    return to_message(content)
+
+
+def _items(content: Any) -> Iterable[Any]:
+    is_single = isinstance(content, str | bytes | Mapping | Struct) or not isinstance(content, Iterable)
+    return (content,) if is_single else content
 
 
 def _part(item: Any) -> Part:
     if isinstance(item, PathLike):
-        return file_part(item)
+        return _file_part(item)
     part = Text(item) if isinstance(item, str) else item
     if isinstance(part, Text):
         check_text(part.text, "the prompt")
@@ -92,7 +92,7 @@ def _part(item: Any) -> Part:
     return part
 
 
-def file_part(file: PathLike[str]) -> Part:
+def _file_part(file: PathLike[str]) -> Part:
     """Return a file as a part of a prompt: text if it can be decoded as text, otherwise its bytes."""
     import mimetypes  # files are rare in prompts, and these are slow to import
     from pathlib import Path
@@ -156,38 +156,31 @@ def _with_unique_ids(turn: list[Message]) -> list[Message]:
 
 def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
     """Return the turns of the user after a turn with these calls: first all results, then everything else."""
-    by_id: dict[str, list[ToolResult]] = {}
-    for result in (result for turn in turns for result in turn.results):
-        by_id.setdefault(result.id, []).append(result)
-    matched = tuple(_match(call, by_id) for call in calls)
-    unmatched = {id(result) for results in by_id.values() for result in results}
+    unmatched = {result.id: result for turn in turns for result in turn.results}
+    matched = tuple(_result(call, unmatched.pop(call.id, None)) for call in calls)
     if turns[0].results == matched and not unmatched:
         return turns
     repaired = [Message("user", matched)]
     for turn in turns:
-        parts = tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched)
+        parts = tuple(part for part in turn.parts if type(part) is not ToolResult or part.id in unmatched)
         if parts:
             repaired.append(_results_as_text(turn.with_parts(parts) if turn.results else turn))
     return repaired
 
 
-def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:
-    """Return the next result with the id of a call, under the call's name: some APIs do not name results."""
-    if not by_id.get(call.id):
-        return call.error_result(f"{call.name} {_NOT_RUN}")
-    result = by_id[call.id].pop(0)
+def _result(call: ToolCall, result: ToolResult | None) -> ToolResult:
+    """Return the result of a call under the call's name: some APIs do not name results."""
+    if result is None:
+        return call.error_result(f"{call.name} was not run: the conversation continued without it")
     return result if result.name == call.name else replace(result, name=call.name)
 
 
 def _results_as_text(turn: Message) -> Message:
     if not turn.results:
         return turn
-    texts = {id(result): Text(f"{result.name or 'A tool'} returned: {_json(result.value)}") for result in turn.results}
-    return Message(turn.role, tuple(texts.get(id(part), part) for part in turn.parts))
+    return Message(turn.role, tuple(_as_text(part) if isinstance(part, ToolResult) else part for part in turn.parts))
 
 
-def _json(value: Any) -> str:
-    try:
-        return json.encode(value).decode()
-    except NOT_JSON:
-        return repr(value)
+def _as_text(result: ToolResult) -> Text:
+    value = json.encode(result.model_value, enc_hook=repr).decode()
+    return Text(f"{result.name or 'A tool'} returned: {value}")

@@ -34,7 +34,7 @@ from midspan.errors import ArgumentError, ConfigError, LimitReachedError, Midspa
 from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
-    from midspan._loop.prepare import PendingRun, TypedOutput
+    from midspan._loop.prepare import PendingRun
     from midspan._loop.run import Run
 
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
@@ -76,7 +76,9 @@ def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
     assert end is not None, "a run ends with RunEnd or raises"
     value: Any = end.text
     if state.final_result is not None and not run.limits.ended_with_message:
-        value = _converted(output, state.final_result.value)
+        value = state.final_result.value
+        with suppress(ArgumentError):  # the tool may return something else
+            value = value if output is None else output.type.parse(value)
     elif output is not None and not run.limits.ended_with_message:
         value = output.read(end.text)
     return RunResult(
@@ -93,14 +95,6 @@ def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
         response=run.response,
         limit=end.limit,
     )
-
-
-def _converted(output: "TypedOutput | None", value: Any) -> Any:
-    """Return the result of a final tool as the requested type, if it is of that type."""
-    try:
-        return value if output is None else output.type.parse(value)
-    except ArgumentError:
-        return value
 
 
 class RunStream(ClosedOnExit, Generic[Output]):
@@ -127,19 +121,11 @@ class RunStream(ClosedOnExit, Generic[Output]):
         return iterate(aiter(self))
 
     @property
-    def has_ended(self) -> bool:
-        """Whether there is a result."""
-        return self._queue.run is not None and self._queue.run.end is not None
-
-    @property
     def result(self) -> RunResult[Output]:
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
-            reason = (
-                "was closed before its end" if self._queue.is_closed else "has not ended; read all of its events first"
-            )
-            raise ConfigError(f"there is no result: the run {reason}")
+            raise ConfigError("there is no result: the run was closed before its end, or has unread events")
         if self._result is None:
             self._result = result_of(run, self._pending)
         return self._result
@@ -203,10 +189,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
 
     def close(self) -> None:
         """Like `aclose`, for plain code."""
-        if self._task is None:
-            self._queue.is_closed = True
-        elif not self._task.done():
-            run_blocking(self.aclose())
+        run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
         return self

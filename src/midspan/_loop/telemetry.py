@@ -3,6 +3,7 @@
 A traced run is a run whose provider and tool source are wrapped, so a run without telemetry does nothing for it.
 """
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class Telemetry:
         span = self.tracer.start_span(name, context, kind, {"gen_ai.operation.name": operation, **attributes})
         try:
             yield span
-        except BaseException as error:
+        except (Exception, CancelledError) as error:  # not GeneratorExit: the reader closed a stream early
             self.fail(span, type(error).__name__, str(error))
             raise
         finally:
@@ -88,19 +89,15 @@ class TracedRun(Run):
         super().__init__(pending, *arguments)
         assert pending.config.telemetry is not None, "other runs are not traced"
         self._telemetry = pending.config.telemetry
-        self._provider, self._source = self.prepared.provider, self.prepared.source
 
     async def execute(self) -> None:
-        telemetry, history = self._telemetry, self.state.history
-        attributes = _model_attributes(self._provider, self.id)
+        telemetry, prepared, history = self._telemetry, self.prepared, self.state.history
+        attributes = _model_attributes(prepared.provider, self.id)
         if telemetry.agent_name is not None:
             attributes["gen_ai.agent.name"] = telemetry.agent_name
         with telemetry.span("invoke_agent", telemetry.agent_name, None, attributes) as span:
-            self.prepared = replace(
-                self.prepared,
-                provider=_TracedProvider(self._provider, telemetry, span, self.id),
-                source=_TracedSource(self._source, telemetry, span),
-            )
+            provider = _TracedProvider(prepared.provider, telemetry, span, self.id)
+            self.prepared = replace(prepared, provider=provider, source=_TracedSource(prepared.source, telemetry, span))
             try:
                 await super().execute()
             finally:

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
-from midspan._loop.background_runs import MAX_PAST_BYTES, MAX_PAST_RUNS
 from midspan._schema.settings import settings_of
 from midspan._server.api import Api
 from midspan._server.config import ANONYMOUS, OWNER, ServerConfig, Tokens
@@ -28,7 +27,6 @@ from midspan._server.openapi import OPERATIONS, openapi_document, openapi_page
 from midspan._server.service import OwnedTools, Service
 from midspan._server.ui_stream import UiApi
 from midspan._storage.journal import Journal
-from midspan._storage.memory import MemoryJournal
 from midspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +106,6 @@ def create_app(
         raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
-    journal = MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES) if journal is None else journal
     service = Service(agent, config, journal, provider)
     metrics, mcp = Metrics(service), McpEndpoint(service)
     routes = _routes(service, metrics, mcp, has_tokens=is_authenticated)
@@ -126,7 +123,7 @@ def create_app(
             allow_headers=["authorization", "content-type", "last-event-id"],
             expose_headers=["x-run-id", "location", "retry-after"],
         )
-    return ServerApp(service, app, routes, (mcp, agent, journal) if close_agent else (mcp,))
+    return ServerApp(service, app, routes, (mcp, agent, service.journal) if close_agent else (mcp,))
 
 
 def _token_authentication(tokens: Tokens) -> Authenticate:

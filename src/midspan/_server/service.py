@@ -67,7 +67,9 @@ class StoredRun(Struct, frozen=True):
 class Service:
     """Everything behind the endpoints."""
 
-    def __init__(self, agent: Agent, config: ServerConfig, journal: Journal, provider: str | None = None) -> None:
+    def __init__(
+        self, agent: Agent, config: ServerConfig, journal: Journal | None, provider: str | None = None
+    ) -> None:
         """`provider` is the name of the provider of the agent's model; by default that of its service."""
         limits = agent.limits
         if limits.on_limit == "error":
@@ -79,8 +81,8 @@ class Service:
         has_tools = len(tool_set.builtins) < len(tool_set.as_passed)
         self.agent = agent.replace(limits=limits, tools=[*tool_set.builtins, self.source] if has_tools else agent.tools)
         self.config = config
-        self.journal = journal
         self.runs = BackgroundRuns(self.agent, journal)
+        self.journal = self.runs.journal
         self.observers: list[Observer] = []
         """Called with every run that is started, for metrics."""
         self.is_draining = False

@@ -4,7 +4,7 @@ Above it are background runs, which append events as JSON documents and read the
 a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -105,8 +105,7 @@ class Journal(Protocol):
 
         `expected_seq` is the number of events that the writer knows of. Raises RunExistsError if it is 0 and the run
         is there already, UnknownRunError if it is not 0 and the run is not there, and RunElsewhereError if another
-        writer has appended or the run has ended: one of two writers gets through. Without events and summary, append
-        only checks.
+        writer has appended or the run has ended: one of two writers gets through.
 
         `owner` and `session` are stored when the run is created. `summary` replaces the stored summary. A summary with
         a final state ends the run, and nothing can be appended afterwards.
@@ -116,13 +115,6 @@ class Journal(Protocol):
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
         """The stored events from this number on, at most `limit`. Raises UnknownRunError."""
-
-    def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        """The stored events from this number on, then new ones as they are appended, until the run ends.
-
-        A watcher may start before the run exists and may be slow: it reads from the journal by number. If the run is
-        deleted, the watcher stops without having seen a last event.
-        """
 
     async def get(self, run: str) -> RunInfo:
         """Raises UnknownRunError."""
@@ -147,10 +139,10 @@ class Journal(Protocol):
         """
 
     async def delete(self, run: str) -> bool:
-        """Delete a run with its events and stop its watchers. Returns whether it existed."""
+        """Delete a run with its events. Returns whether it existed."""
 
     async def aclose(self) -> None:
-        """Release all resources. Later calls and waiting watchers raise ConfigError."""
+        """Finish the calls made so far and release all resources."""
 
 
 def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) -> JournalError | None:
@@ -164,22 +156,10 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
     return None
 
 
-def check_run(run: str) -> None:
-    """Check that this can be the id of a run."""
-    if not isinstance(run, str) or not run:
-        raise ConfigError(f"the id of a run must be a non-empty string, got {run!r}")
-    try:
-        run.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"the id of a run must be valid Unicode, got {run!r}") from None
-
-
-def cursor_number(cursor: str | None) -> int | None:
-    """The number behind a cursor, which may come from outside."""
-    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+def cursor_number(cursor: str | None) -> int:
+    """The number behind a cursor, which may come from outside; without a cursor, one above all numbers."""
+    if cursor is None:
+        return 2**63 - 1
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise ConfigError(f"{cursor!r} is not a cursor of this journal; pass RunInfo.cursor")
-    return None if cursor is None else int(cursor)
-
-
-def closed() -> ConfigError:
-    return ConfigError("this journal is closed; create a new one")
+    return int(cursor)

@@ -8,39 +8,57 @@ acknowledged is in the file; anything else is there completely or not at all.
 import asyncio
 import os
 import sqlite3
+import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-from midspan._storage import sqlite_file
+import msgspec
+
 from midspan._storage.journal import (
+    ENDED_STATES,
     NumberedEvents,
     RunInfo,
     Runs,
     RunSummary,
+    SessionInfo,
     Sessions,
     StateName,
-    closed,
+    conflict,
     cursor_number,
 )
-from midspan._storage.sqlite_file import Page, Synchronous, open_file, translated
-from midspan._storage.waiters import Waiters, resolve_in_loops
-from midspan.errors import JournalError, MidspanError
+from midspan._storage.sqlite_file import open_file, translated
+from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
 
 T = TypeVar("T")
-P = ParamSpec("P")
 Work = Callable[[sqlite3.Connection], T | JournalError]
+"""Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
+_Job = tuple[Work[Any], asyncio.Future[Any]]
 
 _MAX_WRITES = 512
 """The number of requests that share a transaction."""
 _MAX_READS = 16
 """Few, because the result of one request waits for the others."""
-_POLL_SECONDS = 0.05
-"""How often a watcher looks for commits of other processes, which SQLite does not announce."""
+_CREATE = (
+    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
+    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
+)
+_UPDATE = (
+    "UPDATE runs SET length = ?, updated_at = ?, state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
+)
+_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
+_INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
+_SESSIONS = """
+SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS TEXT) FROM (
+    SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
+    FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
+) AS grouped JOIN runs ON runs.id = newest
+WHERE newest < :before ORDER BY newest DESC LIMIT :limit
+"""
 _INHERITED: list[object] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
@@ -48,19 +66,14 @@ _INHERITED: list[object] = []
 class SqliteJournal:
     """Stores events in a file, which is opened on first use and created with mode 0600 if it does not exist.
 
-    A killed process loses no acknowledged append and leaves no append half done. With `synchronous="full"` (the
-    default) the same holds for a power failure, because each commit waits for the disk. `"normal"` does not wait, which
-    is several times as fast; after a power failure the appends since the last checkpoint, some thousands on a busy
-    machine, may be missing.
+    A killed process or a power failure loses no acknowledged append and leaves no append half done: each commit waits
+    for the disk.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, synchronous: Synchronous = "full") -> None:
-        self._path = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._synchronous: Synchronous = synchronous
-        self._start_workers()
-
-    def __repr__(self) -> str:
-        return f"SqliteJournal({str(self._path)!r})"
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        file = Path(path).absolute()  # the program may change its directory before the file is opened
+        self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE", _MAX_WRITES)
+        self._reader = _Worker("midspan-journal-reader", file, "BEGIN", _MAX_READS)
 
     async def append(
         self,
@@ -72,30 +85,39 @@ class SqliteJournal:
         session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
-        copied = tuple(events)  # the caller may change the list before it is stored
-        try:
-            return await self._write(
-                sqlite_file.append, run, expected_seq, copied, owner=owner, session=session, summary=summary
-            )
-        finally:
-            self._waiters.wake(run)
+        events = tuple(events)  # the caller may change the list before it is stored
+
+        def work(connection: sqlite3.Connection) -> int | JournalError:
+            found = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
+            run_id, length, state = found or (None, None, "running")
+            error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
+            if error is not None:
+                return error
+            now, length = time.time(), expected_seq + len(events)
+            if run_id is None:
+                run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
+            numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
+            connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
+            state, stored = (None, None) if summary is None else (summary.state, msgspec.json.encode(summary))
+            connection.execute(_UPDATE, (length, now, state, stored, run_id))
+            return length
+
+        return await self._writer.do(work)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        return await self._read(sqlite_file.read, run, from_seq, limit)
+        def work(connection: sqlite3.Connection) -> NumberedEvents | JournalError:
+            row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
+            if row is None:
+                return UnknownRunError(run)
+            return connection.execute(_EVENTS, (*row, from_seq, -1 if limit is None else limit)).fetchall()
 
-    async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        page = Page(None, [], is_last=False)
-        while not page.is_last:
-            with self._waiters.waiting(run) as woken:
-                page = await self._read(sqlite_file.read_page, run, page.run_id, from_seq)
-                if not page.events and not page.is_last:
-                    await asyncio.wait([woken], timeout=_POLL_SECONDS)
-            for numbered in page.events:
-                yield numbered
-            from_seq += len(page.events)
+        return await self._reader.do(work)
 
     async def get(self, run: str) -> RunInfo:
-        return await self._read(sqlite_file.get, run)
+        infos = await self._list({"run = ?": run}, 1)
+        if not infos:
+            raise UnknownRunError(run)
+        return infos[0]
 
     async def list(
         self,
@@ -107,78 +129,71 @@ class SqliteJournal:
         limit: int | None = None,
     ) -> Runs:
         filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._read(sqlite_file.list_runs, filters, limit)
+        return await self._list(filters, limit)
+
+    async def _list(self, filters: dict[str, Any], limit: int | None) -> Runs:
+        """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
+        used = {condition: value for condition, value in filters.items() if value is not None}
+        query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
+        values = (*used.values(), -1 if limit is None else limit)
+
+        def work(connection: sqlite3.Connection) -> Runs:
+            return [
+                RunInfo(run, length, msgspec.json.decode(summary, type=RunSummary), *others)
+                for run, length, summary, *others in connection.execute(query, values)
+            ]
+
+        return await self._reader.do(work)
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        return await self._read(sqlite_file.list_sessions, cursor_number(after), owner, limit)
+        values = {"owner": owner, "before": cursor_number(after), "limit": -1 if limit is None else limit}
+        rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
+        return [SessionInfo(*row) for row in rows]
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
-        try:
-            return await self._write(sqlite_file.delete, run)
-        finally:
-            self._waiters.wake(run)
+
+        def work(connection: sqlite3.Connection) -> bool:
+            connection.execute("DELETE FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?)", (run,))
+            return connection.execute("DELETE FROM runs WHERE run = ?", (run,)).rowcount > 0
+
+        return await self._writer.do(work)
 
     async def aclose(self) -> None:
-        """Finish the requests made so far and end the threads. A second call does nothing."""
-        workers = self._workers_here()
-        self._waiters.wake_all()
-        await asyncio.gather(*(worker.close() for worker in workers))
-        self._waiters.wake_all()
-
-    async def _write(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
-    ) -> T:
-        return await self._workers_here()[0].do(lambda connection: work(connection, *args, **options))
-
-    async def _read(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T | JournalError], *args: P.args, **options: P.kwargs
-    ) -> T:
-        return await self._workers_here()[1].do(lambda connection: work(connection, *args, **options))
-
-    def _workers_here(self) -> "tuple[_Worker, _Worker]":
-        """The worker that writes, and the one that reads."""
-        if self._process != os.getpid():  # a forked child has no threads
-            _INHERITED.append(self._workers)
-            self._start_workers()
-        return self._workers
-
-    def _start_workers(self) -> None:
-        self._process = os.getpid()
-        self._waiters = Waiters()
-        self._workers = (
-            _Worker("midspan-journal-writer", self._path, self._synchronous, "BEGIN IMMEDIATE", _MAX_WRITES),
-            _Worker("midspan-journal-reader", self._path, self._synchronous, "BEGIN", _MAX_READS),
-        )
+        """Finish the requests made so far and end the threads. Later requests raise ConfigError."""
+        await asyncio.gather(self._writer.close(), self._reader.close())
 
 
 class _Worker:
     """A connection, and the thread that uses it, which starts with the first request."""
 
-    def __init__(self, name: str, path: Path, synchronous: Synchronous, begin: str, max_jobs: int) -> None:
+    def __init__(self, name: str, path: Path, begin: str, max_jobs: int) -> None:
         """`begin` starts a transaction."""
-        self._path = path
-        self._synchronous: Synchronous = synchronous
-        self._begin = begin
-        self._max_jobs = max_jobs
-        self._executor = ThreadPoolExecutor(1, name)
-        self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+        self._name, self._path, self._begin, self._max_jobs = name, path, begin, max_jobs
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._executor = ThreadPoolExecutor(1, self._name)
+        self._jobs: deque[_Job] = deque()
         self._is_scheduled = False
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []
         """The connection, if it is open."""
         # The finalizer refers to the connection, so Python closes it here before it can free it. A `__del__` method may
         # be called too late if this object and its connection are freed together.
-        weakref.finalize(self, _close_all, self._connections, os.getpid())
+        weakref.finalize(self, _close_all, self._connections, self._process)
 
     async def do(self, work: Work[T]) -> T:
-        """The result of the work. An error that it returns is raised for its caller alone.
+        """The result of the work. An exception that it raises is raised for all requests that share the transaction.
 
-        An exception that it raises rolls back the transaction and is raised for all requests that share it. Work that
-        is cancelled before its turn is not run; work that is cancelled later is run without its result being used.
+        Work that is cancelled before its turn is not run; work that is cancelled later is run without its result being
+        used.
         """
+        if self._process != os.getpid():  # a forked child has no threads; the finalizer keeps the parent's connection
+            self._start()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.append((work, future))
         if not self._is_scheduled:
@@ -187,12 +202,14 @@ class _Worker:
                 self._executor.submit(self._run_waiting)
             except RuntimeError:  # it was shut down
                 self._is_scheduled = False
-                raise closed() from None
+                raise ConfigError("this journal is closed; create a new one") from None
         return await future
 
     async def close(self) -> None:
+        if self._process != os.getpid():
+            self._start()
         with suppress(RuntimeError):  # it was shut down before
-            ended = self._executor.submit(_close_all, self._connections, os.getpid())
+            ended = self._executor.submit(_close_all, self._connections, self._process)
             self._executor.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(ended))
 
@@ -200,28 +217,41 @@ class _Worker:
         """Run all jobs that wait, as many in one transaction as it takes."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
-            jobs: list[tuple[Work[Any], asyncio.Future[Any]]] = []
+            jobs: list[_Job] = []
             while self._jobs and len(jobs) < self._max_jobs:
                 job = self._jobs.popleft()
                 if not job[1].cancelled():
                     jobs.append(job)
-            if jobs:
-                results = self._results([work for work, _ in jobs])
-                resolve_in_loops(zip([future for _, future in jobs], results, strict=True))
+            outcomes: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+            for (_, future), result in zip(jobs, self._results([work for work, _ in jobs]), strict=True):
+                outcomes.setdefault(future.get_loop(), []).append((future, result))
+            for loop, resolved in outcomes.items():  # each loop is woken once
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits there
+                    loop.call_soon_threadsafe(_resolve, resolved)
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
             if not self._connections:
-                self._connections.append(open_file(self._path, self._synchronous))
+                self._connections.append(open_file(self._path))
             (connection,) = self._connections
             connection.execute(self._begin)
             results = [work(connection) for work in works]
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
-            _close_all(self._connections, os.getpid())  # which also rolls back
+            _close_all(self._connections, self._process)  # which also rolls back
             is_translated = isinstance(error, sqlite3.Error | MidspanError)
             return [translated(error, self._path) if is_translated else error for _ in works]
         return results
+
+
+def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in outcomes:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
 
 
 def _close_all(connections: list[sqlite3.Connection], process: int) -> None:

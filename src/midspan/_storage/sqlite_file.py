@@ -1,29 +1,13 @@
-"""The SQLite file of a journal: opening it, its schema and statements, and the meaning of its errors."""
+"""The SQLite file of a journal: opening it, its tables, and the meaning of its errors."""
 
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
 
-import msgspec
-
-from midspan._storage.journal import (
-    ENDED_STATES,
-    NumberedEvents,
-    RunInfo,
-    Runs,
-    RunSummary,
-    SessionInfo,
-    Sessions,
-    conflict,
-)
-from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
-
-Synchronous = Literal["full", "normal"]
+from midspan.errors import ConfigError, JournalError, MidspanError
 
 VERSION = 3
 _TABLES = """
@@ -49,16 +33,15 @@ CREATE TABLE events (
     UNIQUE (run_id, seq)
 );
 """
-# AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
+# AUTOINCREMENT: the id of a deleted run is never reused, so cursors keep the order of the starts.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
 _BUSY_SECONDS = 10.0
 """How long to wait for another process that is writing."""
-_PAGE_EVENTS = 64
 _CREATING = threading.Lock()
 
 
-def open_file(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+def open_file(path: Path) -> sqlite3.Connection:
     """Open a connection for one thread at a time, which begins and commits transactions itself."""
     path = Path(os.path.realpath(path))
     _create_private(path)
@@ -69,7 +52,7 @@ def open_file(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         _use_write_ahead_log(connection)
         if not has_tables:
             _create_tables(connection, path)
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
     except BaseException:
         connection.close()
@@ -129,116 +112,6 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(statement)
         connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
     connection.execute("COMMIT")
-
-
-# Each of the following functions runs in a transaction that the caller began. An error that concerns one caller is
-# returned, because an exception would roll back the transaction, which many callers share.
-
-_CREATE = (
-    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
-    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
-)
-_FIND = "SELECT id, length, state FROM runs WHERE run = ?"
-_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
-
-
-def append(
-    connection: sqlite3.Connection,
-    run: str,
-    expected_seq: int,
-    events: Sequence[bytes],
-    *,
-    owner: str | None,
-    session: str | None,
-    summary: RunSummary | None,
-) -> int | JournalError:
-    """The number of the next event, or why nothing was stored."""
-    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, None, "running")
-    error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
-    if error is not None:
-        return error
-    if not events and summary is None:
-        return expected_seq
-    now = time.time()
-    if run_id is None:
-        run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
-    numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
-    connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-    length = expected_seq + len(numbered)
-    connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
-    if summary is not None:
-        stored = summary.state, msgspec.json.encode(summary), run_id
-        connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
-    return length
-
-
-def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
-    row = connection.execute(_FIND, (run,)).fetchone()
-    if row is None:
-        return UnknownRunError(run)
-    return connection.execute(_EVENTS, (row[0], from_seq, _sql_limit(limit))).fetchall()
-
-
-class Page(NamedTuple):
-    """Events that a watcher has not seen yet."""
-
-    run_id: int | None
-    """Which run of that name it is; None if there is none yet."""
-    events: NumberedEvents
-    is_last: bool
-
-
-def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
-    """The next events for a watcher."""
-    run_id, length, state = connection.execute(_FIND, (run,)).fetchone() or (None, 0, "")
-    if run_id is None or known_id not in (None, run_id):  # not created yet; or deleted, and perhaps created again
-        return Page(known_id, [], known_id is not None)
-    events = connection.execute(_EVENTS, (run_id, from_seq, _PAGE_EVENTS)).fetchall()
-    return Page(run_id, events, state in ENDED_STATES and from_seq + len(events) >= length)
-
-
-_INFO = (
-    "SELECT run, length, summary, owner, session, started_at, max(started_at, updated_at), CAST(id AS TEXT) FROM runs"
-)
-
-
-def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
-    infos = list_runs(connection, {"run = ?": run}, 1)
-    return infos[0] if infos else UnknownRunError(run)
-
-
-def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int | None) -> Runs:
-    """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
-    used = {condition: value for condition, value in filters.items() if value is not None}
-    where = f" WHERE {' AND '.join(used)}" if used else ""
-    rows = connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), _sql_limit(limit)))
-    return [
-        RunInfo(run, length, msgspec.json.decode(summary, type=RunSummary), *others)
-        for run, length, summary, *others in rows
-    ]
-
-
-_SESSIONS = """
-SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS TEXT) FROM (
-    SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
-    FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
-) AS grouped JOIN runs ON runs.id = newest
-WHERE :before IS NULL OR newest < :before ORDER BY newest DESC LIMIT :limit
-"""
-
-
-def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int | None) -> Sessions:
-    rows = connection.execute(_SESSIONS, {"owner": owner, "before": before, "limit": _sql_limit(limit)})
-    return [SessionInfo(*row) for row in rows]
-
-
-def delete(connection: sqlite3.Connection, run: str) -> bool:
-    connection.execute("DELETE FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?)", (run,))
-    return connection.execute("DELETE FROM runs WHERE run = ?", (run,)).rowcount > 0
-
-
-def _sql_limit(limit: int | None) -> int:
-    return -1 if limit is None else limit
 
 
 _CANNOT_USE_FILE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
