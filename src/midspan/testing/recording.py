@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.options import Output, ToolSet
@@ -21,6 +22,7 @@ from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.testing.format import (
     FORMAT,
+    LINE_END,
     CallLine,
     EndLine,
     ExchangeLine,
@@ -92,7 +94,7 @@ class RecordingWriter:
             raise
 
     def _encode(self, line: Line) -> bytes:
-        return encode(self._masker.mask(line)) + b"\n"
+        return self._masker.mask(encode(line)) + LINE_END
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -149,9 +151,19 @@ class RecordedProvider(WrapperProvider):
             self._write(request, events, error=RecordedError.of(error))
             raise
 
-    def _write(self, request: ModelRequest, events: Sequence[PartEvent], *outcome: Any, **error: Any) -> None:
+    def _write(
+        self,
+        request: ModelRequest,
+        events: Sequence[PartEvent],
+        response: ModelResponse | None = None,
+        error: RecordedError | None = None,
+    ) -> None:
         recorded = RecordedRequest(request.config, request.history.messages)
-        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), *outcome, **error))
+        documents: tuple[str, ...] = ()
+        if response is not None:
+            documents = tuple(bytes(document).decode() for document in response.raw)
+            response = replace(response, raw=())
+        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), response, documents, error))
 
 
 class RecordedTools(WrapperSource):
