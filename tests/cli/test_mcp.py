@@ -108,7 +108,7 @@ def test_trust_shows_what_has_changed_and_accepts_it(home: Path) -> None:
     write_config(home / ".mcp.json", str(changed), includeTools=["good", "hang"])
     refused = midspan("mcp", "trust", home=home)
     assert refused.code == 2
-    assert refused.err.endswith("midspan: not a terminal; pass --yes to trust these servers\n")
+    assert "you cannot be asked; if you agree, use `midspan mcp trust --yes`" in refused.err
     trusted = midspan("mcp", "trust", "--yes", home=home)
     assert (trusted.code, trusted.out) == (0, f"trusted {home / '.mcp.json'}\n")
     changed.write_text(json.dumps({"good": {"description": "Works well."}}))

@@ -22,11 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_line(f"cannot write the output: {error.strerror or error}")
         code = 1
     except KeyboardInterrupt as interrupt:
-        from midspan._cli.interrupts import leave
+        from midspan._cli.interrupts import leave_interrupted
         from midspan._cli.text import print_line
 
         print_line("cancelled")
-        leave(128 + (interrupt.args[0] if interrupt.args else 2))  # 128 + the number of the signal, as in a shell
+        leave_interrupted(interrupt)
     _discard_unwritable_output()
     return code
 

@@ -38,7 +38,8 @@ class Terminal:
     def confirm(self, question: str) -> bool:
         """Ask whether to trust or delete something, outside a run. Raises ConfigError if nobody can be asked."""
         if not self.is_interactive:
-            raise ConfigError("not a terminal; pass --yes to trust these servers")
+            remedy = "if you agree, use `midspan mcp trust --yes`, or name the files of MCP servers with --mcp"
+            raise ConfigError(f"this is not a terminal, so you cannot be asked; {remedy}")
         _write(f"{escape_line(question)} (y/n) ")
         return _BOOLEANS.get(sys.stdin.readline().strip().lower(), False)
 

@@ -10,8 +10,9 @@ from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import Settings, load_settings, settings_path
-from midspan._cli.text import count_noun, describe_error, wrap_line
+from midspan._cli.text import describe_error, wrap_line
 from midspan._cli.tool_sources import load_tools
+from midspan._types.texts import count_noun
 from midspan._version import VERSION
 from midspan.errors import MidspanError
 from midspan.providers import HealthCheck

@@ -12,10 +12,11 @@ from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.output import Answer, Progress
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import count_noun, escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
+from midspan._cli.text import escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
 from midspan._storage.journal import RunInfo
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart
 from midspan._types.parts import Text
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 
 _UNFINISHED = "unfinished"

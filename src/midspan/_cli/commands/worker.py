@@ -6,7 +6,8 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from midspan._cli.arguments import add_path
-from midspan._cli.text import count_noun, print_line
+from midspan._cli.text import print_line
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 
 _TOKEN = "MIDSPAN_WORKER_TOKEN"  # noqa: S105 - the name of a variable
