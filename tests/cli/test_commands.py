@@ -229,7 +229,6 @@ def test_emulate_has_retired_models_only_on_demand(tmp_path: Path, arguments: li
         (["--script", "nope.toml"], "nope.toml"),
         (["--faults", "0:no_such_fault"], "no_such_fault"),
         (["--model", "nobody:x"], "nobody"),
-        (["--models", ","], "--models"),
         (["--models", "a", "--retired-models"], "not allowed with argument --models"),
     ],
 )

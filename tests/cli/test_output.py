@@ -15,6 +15,7 @@ def test_retries_and_missing_tools_are_shown(
     has_spinner: bool, verbose: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm" if has_spinner else "dumb")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     display = Progress(verbose=verbose)

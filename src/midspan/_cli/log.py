@@ -4,6 +4,7 @@ A conversation is a session of the journal. It has the name that the user gave i
 dash. A named conversation that is started over becomes `NAME#2`; the old one stays in the log.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -29,7 +30,7 @@ from midspan._types.events import (
 )
 from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
-from midspan.errors import ConfigError, JournalError, RunElsewhereError
+from midspan.errors import ConfigError, JournalError
 
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -130,18 +131,14 @@ class LogEntry:
             self._run_id = event.run_id
             event = replace(event, messages=event.messages[self._earlier_messages :])
         self._summary = self._summary.after(event)
+        length, self._length = self._length, self._length + 1
+        data, summary = [to_json(event)], self._summary
+        append = self._journal.append(self._run_id, length, data, session=self._session, summary=summary)
         try:
-            try:
-                self._length = await self._append(self._journal, event, self._length)
-            except RunElsewhereError as error:  # an append that was cancelled may have been stored
-                self._length = await self._append(self._journal, event, error.found)
+            await asyncio.shield(append)  # of an append that is cancelled nobody knows whether it was stored
         except JournalError as error:
             self._journal = None
             print_line(f"this is not logged: {error}")
-
-    async def _append(self, journal: SqliteJournal, event: RunEvent, length: int) -> int:
-        data = to_json(event)
-        return await journal.append(self._run_id, length, [data], session=self._session, summary=self._summary)
 
     async def end(self, error: BaseException | None) -> None:
         """Note how the run ended, if its last event has not said so."""

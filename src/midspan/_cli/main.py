@@ -43,15 +43,6 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--help", "-h", "help", ""):
         root_parser().print_help(sys.stdout if name else sys.stderr)
         return 0 if name else 2
-    if name.isalpha() and name.islower():
-        from difflib import get_close_matches
-
-        if close := get_close_matches(name, COMMANDS, 1):
-            from midspan._cli.text import print_line
-
-            hint = f"did you mean {close[0]}? To ask it as a question: midspan ask {name} …"
-            print_line(f"unknown command {name!r}; {hint}")
-            return 2
     return _run("ask", argv)
 
 

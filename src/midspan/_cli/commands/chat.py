@@ -19,7 +19,6 @@ from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.agent import Agent
 from midspan._types.codec import to_json
-from midspan._types.messages import History
 from midspan.errors import ConfigError, MidspanError
 
 _KEYS = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
@@ -28,7 +27,7 @@ _SLASH_COMMANDS = {
     "/model": "[NAME]: shows or changes the model",
     "/tools": "[FILE.py|MODULE|ready|none …]: shows or changes the tools",
     "/clear": "starts a new conversation; the old one stays in the log",
-    "/save": "FILE: writes the conversation to a file, as JSON or Markdown",
+    "/save": "FILE: writes the conversation to a file, as JSON",
     "/help": "shows this list",
     "/quit": "exits, like Ctrl-D",
 }
@@ -125,21 +124,10 @@ class Chat:
 
     def _save(self, name: str) -> None:
         if not name:
-            raise ConfigError("name a file: /save FILE.json or /save FILE.md")
+            raise ConfigError("name a file: /save FILE.json")
         history, path = self.conversation.history, Path(name).expanduser()
-        data = to_json(history) if path.suffix == ".json" else _markdown(history).encode()
-        write_private(path, data, create_folder=False)
+        write_private(path, to_json(history), create_folder=False)
         print_line(f"wrote {len(history)} messages to {path}")
-
-
-def _markdown(history: History) -> str:
-    lines = []
-    for message in history:
-        if message.text:
-            lines.append(f"**{'You' if message.role == 'user' else 'Model'}:** {message.text}")
-        lines += [f"*{call.name} {call.arguments}*" for call in message.calls]
-        lines += [f"*{result.name}: {result.model_value}*" for result in message.results]
-    return "\n\n".join(lines) + "\n"
 
 
 def line_reader() -> Callable[[], str]:

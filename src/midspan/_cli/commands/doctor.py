@@ -3,7 +3,7 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from midspan._cli.commands.keys import load_keys
@@ -40,20 +40,20 @@ def run(_options: Namespace) -> int:
             doctor.installation, doctor.settings_file, doctor.log, doctor.tools, doctor.model,
             doctor.connections, doctor.weather,
         ):  # fmt: skip
-            for check in _without_errors(checks):
-                sys.stdout.write(wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
-                sys.stdout.flush()  # the checks of connections take a while
-                has_problem |= check.state == "problem"
+            try:
+                for check in checks():
+                    _print(check)
+                    has_problem |= check.state == "problem"
+            except (MidspanError, OSError) as error:
+                _print(HealthCheck("problem", describe_error(error)))
+                has_problem = True
     sys.stdout.write("there are problems to solve\n" if has_problem else "no problems\n")
     return int(has_problem)
 
 
-def _without_errors(checks: Callable[[], Iterator[HealthCheck]]) -> Iterator[HealthCheck]:
-    """Yield the checks; an error is a problem that they found."""
-    try:
-        yield from checks()
-    except (MidspanError, OSError) as error:
-        yield HealthCheck("problem", describe_error(error))
+def _print(check: HealthCheck) -> None:
+    sys.stdout.write(wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
+    sys.stdout.flush()  # the checks of connections take a while
 
 
 class _Doctor:
@@ -106,7 +106,5 @@ class _Doctor:
         from midspan.providers.rest import can_connect
 
         url = os.environ.get("MIDSPAN_WEATHER_URL") or "https://wttr.in"
-        if can_connect(url, 5.0):
-            yield HealthCheck("ok", f"{url}, the server of the tool get_weather, can be reached")
-        else:
-            yield HealthCheck("note", f"{url} cannot be reached, so the tool get_weather does not work")
+        state, reached = ("ok", "can be reached") if can_connect(url, 5.0) else ("note", "cannot be reached")
+        yield HealthCheck(state, f"{url}, the server of the tool get_weather, {reached}")

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stdout
 from pkgutil import resolve_name
 
 from midspan._cli.arguments import add_path
@@ -21,7 +22,8 @@ def run(options: Namespace) -> int:
     if options.agent is not None:
         sys.path.insert(0, "")
         try:
-            resolve_name(options.agent)
+            with redirect_stdout(sys.stderr):  # the module may print
+                resolve_name(options.agent)
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"there is no agent {options.agent!r}: {error}") from error
     sys.stdout.write(source)
