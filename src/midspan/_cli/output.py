@@ -16,6 +16,7 @@ from midspan._cli.text import (
     shorten,
     terminal_columns,
     wrap_line,
+    write,
 )
 from midspan._types import events
 from midspan._types.parts import ToolCall
@@ -58,11 +59,6 @@ def stdout_for_answers() -> Iterator[TextIO]:
             out.close()
         os.dup2(saved, 1)
         os.close(saved)
-
-
-def write(out: TextIO, text: str) -> None:
-    out.write(text)
-    out.flush()
 
 
 class Answer(Display):

@@ -123,14 +123,17 @@ def print_error(error: BaseException, sentence: str = "", *, verbose: bool) -> N
 
 def print_line(text: str, prefix: str = "midspan: ") -> None:
     """Print a notice on stderr."""
-    sys.stderr.write(wrap_line(f"{prefix}{text}", sys.stderr))
-    sys.stderr.flush()
+    write(sys.stderr, wrap_line(f"{prefix}{text}", sys.stderr))
+
+
+def write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()
 
 
 def announce(url: str, notice: str) -> None:
     """Print the address of a server on stdout, for programs, and a notice on stderr."""
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
+    write(sys.stdout, f"{url}\n")
     print_line(f"{notice}; Ctrl-C ends it")
 
 

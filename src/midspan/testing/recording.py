@@ -69,7 +69,7 @@ class RecordingWriter:
         self._run = run
         self._masker = masker
         self._path: Path | None = None
-        self._error: MidspanError | None = None
+        self._error: ConfigError | None = None
 
     def finish(self, outcome: RunResult | Exception) -> None:
         if isinstance(outcome, RunResult):
@@ -85,13 +85,11 @@ class RecordingWriter:
             if self._path is None:
                 self._path = _create(self._directory, self._encode(self._run))
             _append(self._path, self._encode(line))
-        except OSError as error:
+        except (OSError, MidspanError) as error:
             path = str(self._path or self._directory)
-            self._error = ConfigError(f"cannot write the recording {path!r}: {error.strerror or error}")
+            sentence = f"cannot write the recording {path!r}: {getattr(error, 'strerror', None) or error}"
+            self._error = ConfigError(sentence)
             raise self._error from error
-        except MidspanError as error:
-            self._error = error
-            raise
 
     def _encode(self, line: Line) -> bytes:
         return self._masker.mask(encode(line)) + LINE_END
@@ -151,19 +149,11 @@ class RecordedProvider(WrapperProvider):
             self._write(request, events, error=RecordedError.of(error))
             raise
 
-    def _write(
-        self,
-        request: ModelRequest,
-        events: Sequence[PartEvent],
-        response: ModelResponse | None = None,
-        error: RecordedError | None = None,
-    ) -> None:
+    def _write(self, request: ModelRequest, events: Sequence[PartEvent], response: Any = None, **error: Any) -> None:
         recorded = RecordedRequest(request.config, request.history.messages)
-        documents: tuple[str, ...] = ()
-        if response is not None:
-            documents = tuple(bytes(document).decode() for document in response.raw)
-            response = replace(response, raw=())
-        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), response, documents, error))
+        documents = () if response is None else tuple(bytes(document).decode() for document in response.raw)
+        stored = None if response is None else replace(response, raw=())
+        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), stored, documents, **error))
 
 
 class RecordedTools(WrapperSource):

@@ -15,10 +15,10 @@ from midspan._cli.arguments import (
 )
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.output import Answer, Display, Progress, stdout_for_answers, write
+from midspan._cli.output import Answer, Display, Progress, stdout_for_answers
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
-from midspan._cli.text import error_fields, json_document
+from midspan._cli.text import error_fields, json_document, write
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._storage.journal import RunSummary
 from midspan._types.events import RunEnd, RunEvent, RunStart

@@ -142,18 +142,13 @@ def line_reader() -> Callable[[], str]:
         # Piped text is UTF-8, as for `ask`; a line that cannot be decoded is an error of that line alone.
         sys.stdin.reconfigure(encoding=None if is_terminal else "utf-8-sig", errors="surrogateescape")
 
+    has_prompt = is_terminal and sys.stdout.isatty()
+
     def read_line() -> str:
-        lines: list[str] = []
-        while True:
-            if is_terminal:
-                sys.stderr.write("… " if lines else "> ")
-                sys.stderr.flush()
-            line = sys.stdin.readline()
-            if not line and not lines:
-                raise EOFError
-            lines.append(line.rstrip("\n").removesuffix("\\"))
-            if not line.endswith("\\\n"):
-                return "\n".join(lines)
+        line = input("> " if has_prompt else "")
+        while line.endswith("\\"):
+            line = line.removesuffix("\\") + "\n" + input("… " if has_prompt else "")
+        return line
 
     return read_line
 

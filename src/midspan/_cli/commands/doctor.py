@@ -10,7 +10,7 @@ from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import Settings, load_settings, settings_path
-from midspan._cli.text import describe_error, wrap_line
+from midspan._cli.text import describe_error, wrap_line, write
 from midspan._cli.tool_sources import load_tools
 from midspan._types.texts import count_noun
 from midspan._version import VERSION
@@ -52,8 +52,7 @@ def run(_options: Namespace) -> int:
 
 
 def _print(check: HealthCheck) -> None:
-    sys.stdout.write(wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
-    sys.stdout.flush()  # the checks of connections take a while
+    write(sys.stdout, wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
 
 
 class _Doctor:

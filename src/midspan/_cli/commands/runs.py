@@ -19,9 +19,7 @@ from midspan._types.parts import Text
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 
-_UNFINISHED = "unfinished"
-"""The run goes on in another process, or its process was killed."""
-_MARKS = {"completed": " ", _UNFINISHED: "…"}
+_MARKS = {"completed": " ", "unfinished": "…"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -70,7 +68,8 @@ def _fields(info: RunInfo, question: str) -> dict[str, Any]:
 
 
 def _state(info: RunInfo) -> str:
-    return info.summary.state if info.summary.ended else _UNFINISHED
+    """Return how the run ended, or `unfinished`: it goes on in another process, or its process was killed."""
+    return info.summary.state if info.summary.ended else "unfinished"
 
 
 def _question(events: list[RunEvent]) -> str:
