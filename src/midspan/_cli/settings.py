@@ -37,24 +37,26 @@ def load_settings(options: Namespace, path: Path | None = None, file: Settings |
     """
     path = path or settings_path()
     settings = file or _read_settings(path)
-    changes: dict[str, Any] = {
-        "model": options.model if options.model is not None else os.environ.get("MIDSPAN_MODEL") or None,
-        "tools": _tool_names(options, settings, path.parent),
-        "system": options.system,
-        "max_turns": options.max_turns,
-        "log": False if getattr(options, "no_log", False) else None,
-        "options": settings.options | read_options(getattr(options, "option", [])),
-    }
-    if changes["model"] is not None and not changes["model"].strip():
+    flags = vars(options)
+    model = flags.get("model")
+    if model is not None and not model.strip():
         raise ConfigError("the model is empty; pass the name of a model to --model, or leave it out")
+    changes: dict[str, Any] = {
+        "model": model or os.environ.get("MIDSPAN_MODEL") or None,
+        "tools": _tool_names(flags, settings, path.parent),
+        "system": flags.get("system"),
+        "max_turns": flags.get("max_turns"),
+        "log": False if flags.get("no_log") else None,
+        "options": settings.options | read_options(flags.get("option", [])),
+    }
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _tool_names(options: Namespace, settings: Settings, folder: Path) -> list[str] | None:
-    if options.no_tools:
+def _tool_names(flags: dict[str, Any], settings: Settings, folder: Path) -> list[str] | None:
+    if flags.get("no_tools"):
         return []
-    if options.tools:
-        return list(options.tools)
+    if flags.get("tools"):
+        return list(flags["tools"])
     if variable := os.environ.get("MIDSPAN_TOOLS"):
         return [name for name in variable.split(os.pathsep) if name]
     # A relative path in the settings file is relative to that file.

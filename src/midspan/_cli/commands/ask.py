@@ -6,13 +6,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from midspan._cli.arguments import (
-    add_json_argument,
-    add_log_arguments,
-    add_model_arguments,
-    add_path,
-    add_tool_arguments,
-)
+from midspan._cli import arguments
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.output import Answer, Display, Progress, stdout_for_answers
@@ -30,17 +24,17 @@ from midspan.errors import LimitReachedError
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; text from stdin comes before it")
-    add_model_arguments(parser)
-    add_tool_arguments(parser)
+    arguments.add_model_arguments(parser)
+    arguments.add_tool_arguments(parser)
     file_help = "also send a file, a page of the web, or stdin; repeatable"
-    add_path(parser, "-f", "--file", metavar="FILE|URL|-", action="append", default=[], help=file_help)
+    arguments.add_path(parser, "-f", "--file", metavar="FILE|URL|-", action="append", default=[], help=file_help)
     schema_help = 'answer in JSON: with these fields, such as "name, age int, tags str[]", or by a JSON Schema'
     parser.add_argument("--schema", metavar="FIELDS|FILE.json", help=schema_help)
-    add_log_arguments(parser)
+    arguments.add_log_arguments(parser)
     prompt_help = "describe the tools in the prompt and read calls from the text"
     parser.add_argument("--prompt-mode", action="store_true", help=prompt_help)
-    add_path(parser, "--record", metavar="DIR", help="record the run in DIR, to replay it in tests")
-    add_json_argument(parser)
+    arguments.add_path(parser, "--record", metavar="DIR", help="record the run in DIR, to replay it in tests")
+    arguments.add_json_argument(parser)
 
 
 def run(options: Namespace) -> int:

@@ -38,7 +38,7 @@ def run(options: Namespace) -> int:
 
 
 def _list(log: RunLog, options: Namespace) -> None:
-    runs = [(info, _question(log.events(info.run, limit=1))) for info in log.runs(options.number)]
+    runs = [(info, _question(log.read(info.run, limit=1))) for info in log.runs(options.number)]
     if options.json:
         write_json([_fields(info, question) for info, question in runs])
         return
@@ -85,7 +85,7 @@ def _show(log: RunLog, options: Namespace) -> None:
         raise ConfigError("the log is empty")
     for id in ids:
         info = log.find(id)
-        events = log.events(info.run)
+        events = log.read(info.run)
         if options.json:
             report = Report()
             for event in events:

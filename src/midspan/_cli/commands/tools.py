@@ -16,7 +16,7 @@ from midspan._cli.arguments import add_json_argument, add_tool_arguments
 from midspan._cli.settings import load_settings
 from midspan._cli.text import print_line, wrap_line, write_json
 from midspan._cli.tool_sources import load_tools, mcp_sources
-from midspan._types.texts import CHARACTERS_PER_TOKEN, count_noun
+from midspan._types.texts import count_noun, estimate_tokens
 from midspan.tools import ToolListing, ToolSpec, source_of
 
 _MIN_WORDS = 3
@@ -44,7 +44,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_json_argument(parser)
     lint_help = "report what makes tools hard to use for a model; exit code 1 if anything"
     parser.add_argument("--lint", action="store_true", help=lint_help)
-    parser.set_defaults(model=None, system=None, max_turns=None)
 
 
 def run(options: Namespace) -> int:
@@ -84,7 +83,7 @@ def _parameters(spec: ToolSpec) -> str:
 def _token_estimate(spec: ToolSpec) -> int:
     """Estimate how many tokens the declaration of a tool takes in every request."""
     declaration = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return -(-len(msgspec.json.encode(declaration)) // CHARACTERS_PER_TOKEN)
+    return estimate_tokens(msgspec.json.encode(declaration).decode())
 
 
 def _problems(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
