@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from midspan._cli.arguments import add_json_argument
-from midspan._cli.commands.ask import Report
+from midspan._cli.commands.ask import report
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.output import Answer, Progress
@@ -87,10 +87,7 @@ def _show(log: RunLog, options: Namespace) -> None:
         info = log.find(id)
         events = log.read(info.run)
         if options.json:
-            report = Report()
-            for event in events:
-                report.show(event)
-            write_json({**report.fields(), **_fields(info, _question(events))})
+            write_json({**report(events, None), **_fields(info, _question(events))})
         else:
             _print_run(info, events)
 
