@@ -61,6 +61,7 @@ class Chat:
     def __init__(self, settings: Settings, start: Callable[[Agent], Conversation], options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
+        self._read_only = settings.read_only  # the restriction of the fallback model is not one of other models
         self._settings = with_fallback(settings, allow_all_tools=options.yes)
         self.conversation = start(build_agent(self._settings, self._tools))
         self._verbose: int = options.verbose
@@ -94,7 +95,7 @@ class Chat:
         match name:
             case "model":
                 if argument:
-                    self._use(model=argument, read_only=False)  # only the fallback model is restricted
+                    self._use(model=argument, read_only=self._read_only)
                 print_line(f"the model is {self.conversation.agent.model}")
             case "tools":
                 if argument:
