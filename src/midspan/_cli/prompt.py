@@ -80,6 +80,7 @@ def _read_stdin() -> bytes:
 
 def _download(url: str) -> Text | Blob:
     from http.client import HTTPException  # few prompts have addresses
+    from urllib.error import URLError
     from urllib.request import build_opener
 
     opener = build_opener()
@@ -88,10 +89,11 @@ def _download(url: str) -> Text | Blob:
         with opener.open(url, timeout=_TIMEOUT) as response:
             data = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException, ValueError) as error:
-        raise ConfigError(f"cannot fetch {url}: {getattr(error, 'reason', error)}") from error
+        raise ConfigError(f"cannot fetch {url}: {error.reason if type(error) is URLError else error}") from error
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"{url} has more than {_MAX_BYTES:,} bytes, too much for any model")
-    return _part(data, response.headers.get_content_type(), url.rsplit("/", 1)[-1])
+    media_type = response.headers.get_content_type() if "Content-Type" in response.headers else None
+    return _part(data, media_type, url.rsplit("/", 1)[-1])
 
 
 def read_schema(text: str) -> dict[str, Any]:
