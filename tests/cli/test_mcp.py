@@ -179,7 +179,7 @@ def test_unavailable_server_is_shown_once(home: Path) -> None:
 
 def test_doctor_says_what_works(home: Path, config: str) -> None:
     ended = midspan("mcp", "doctor", "--mcp", config, home=home)
-    assert (ended.code, ended.out) == (0, "ok      s: 18 tools, protocol 2025-11-25\n")
+    assert (ended.code, ended.out) == (0, "ok      s: 19 tools, protocol 2025-11-25\n")
     broken = write_config(home / "broken.json", command="no-such-command")
     ended = midspan("mcp", "doctor", "--mcp", str(broken), "--json", home=home)
     assert ended.code == 1
