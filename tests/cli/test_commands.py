@@ -73,8 +73,7 @@ def test_ready_tools_have_no_lint_findings(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("S2-18")
 def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
-    many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
-    (tmp_path / "poor.py").write_text(POOR + many)
+    (tmp_path / "poor.py").write_text(POOR)
     linted = midspan("tools", "--tools", "poor.py", "--lint", "--json", home=tmp_path)
     assert linted.code == 1
     findings = {(finding["kind"], finding["tool"]) for finding in json.loads(linted.out)["findings"]}
@@ -82,7 +81,6 @@ def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
     assert ("vague", "run") in findings
     assert ("no-parameter-description", "run") in findings
     assert ("overlap", "lookup_customer_by_email") in findings
-    assert ("too-many", "") in findings
     assert "[no-description]" in midspan("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
 
 
@@ -160,14 +158,14 @@ def test_doctor_reports_what_would_make_every_question_fail(
     assert midspan("ask", "hi", home=tmp_path, **settings).code == 2
 
 
-def test_freeze_checks_the_recordings_and_writes_a_file(tmp_path: Path) -> None:
+def test_freeze_checks_the_recordings_and_the_agent(tmp_path: Path) -> None:
     absent = midspan("freeze", "tape", home=tmp_path)
     assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
     midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
-    written = midspan("freeze", "tape", "--agent", "shop:agent", "--output", "test_shop.py", home=tmp_path)
-    assert (written.code, written.out) == (0, "")
-    assert "Path(__file__)" in (tmp_path / "test_shop.py").read_text(), "it finds its recordings relative to itself"
-    assert midspan("freeze", "tape", "--output", "no/where.py", home=tmp_path).code == 2
+    (tmp_path / "shop.py").write_text("agent = None")
+    for name, code in (("shop:agent", 0), ("shop:agnet", 2), ("shpo:agent", 2)):
+        frozen = midspan("freeze", "tape", "--agent", name, home=tmp_path)
+        assert (frozen.code, f"there is no agent '{name}'" in frozen.err) == (code, bool(code)), frozen.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -231,7 +229,6 @@ def test_emulate_has_retired_models_only_on_demand(tmp_path: Path, arguments: li
         (["--script", "nope.toml"], "nope.toml"),
         (["--faults", "0:no_such_fault"], "no_such_fault"),
         (["--model", "nobody:x"], "nobody"),
-        (["--models", ","], "--models"),
         (["--models", "a", "--retired-models"], "not allowed with argument --models"),
     ],
 )

@@ -108,7 +108,7 @@ def test_trust_shows_what_has_changed_and_accepts_it(home: Path) -> None:
     write_config(home / ".mcp.json", str(changed), includeTools=["good", "hang"])
     refused = midspan("mcp", "trust", home=home)
     assert refused.code == 2
-    assert refused.err.endswith("midspan: not a terminal; pass --yes to trust these servers\n")
+    assert "you cannot be asked; if you agree, use `midspan mcp trust --yes`" in refused.err
     trusted = midspan("mcp", "trust", "--yes", home=home)
     assert (trusted.code, trusted.out) == (0, f"trusted {home / '.mcp.json'}\n")
     changed.write_text(json.dumps({"good": {"description": "Works well."}}))
@@ -179,7 +179,7 @@ def test_unavailable_server_is_shown_once(home: Path) -> None:
 
 def test_doctor_says_what_works(home: Path, config: str) -> None:
     ended = midspan("mcp", "doctor", "--mcp", config, home=home)
-    assert (ended.code, ended.out) == (0, "ok      s: 18 tools, protocol 2025-11-25\n")
+    assert (ended.code, ended.out) == (0, "ok      s: 19 tools, protocol 2025-11-25\n")
     broken = write_config(home / "broken.json", command="no-such-command")
     ended = midspan("mcp", "doctor", "--mcp", str(broken), "--json", home=home)
     assert ended.code == 1

@@ -1,9 +1,10 @@
 """Progress of a run in plain lines and with a spinner."""
 
+import sys
+
 import pytest
 
-from midspan._cli import output
-from midspan._cli.output import Progress, Spinner
+from midspan._cli.output import Progress
 from midspan._types.events import RequestRetry, SourceUnavailable, ToolProgress, ToolStart, TurnRetry, TurnStart
 from midspan._types.parts import ToolCall
 
@@ -14,7 +15,9 @@ def test_retries_and_missing_tools_are_shown(
     has_spinner: bool, verbose: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(output, "_spinner", Spinner if has_spinner else lambda: None)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm" if has_spinner else "dumb")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     display = Progress(verbose=verbose)
     for event in (
         SourceUnavailable("files", "the server exited"),

@@ -14,7 +14,7 @@ def configure(home: Path, text: str) -> None:
 
 
 def test_settings_file_applies_and_flags_override_it(tmp_path: Path) -> None:
-    configure(tmp_path, 'model = "offline"\ntools = "beside.py"\nmax_turns = 1\n')
+    configure(tmp_path, 'model = "offline"\ntools = ["beside.py"]\nmax_turns = 1\n')
     (tmp_path / "config" / "midspan" / "beside.py").write_text(
         "from midspan import tool\n@tool(read_only=True)\ndef stock_level(item: str) -> int:\n"
         "    'How many pieces of an item are in stock.'\n    return 3\n"
@@ -28,7 +28,7 @@ def test_settings_file_applies_and_flags_override_it(tmp_path: Path) -> None:
 
 
 def test_flags_override_the_environment_and_the_environment_overrides_the_file(tmp_path: Path) -> None:
-    configure(tmp_path, 'model = "of-the-file:x"\ntools = "of_the_file"\n')
+    configure(tmp_path, 'model = "of-the-file:x"\ntools = ["of_the_file"]\n')
     assert "of-the-file" in midspan("ask", "hi", "--no-tools", home=tmp_path).err
     assert (
         "of-the-environment"

@@ -15,6 +15,7 @@ from midspan._cli.commands import freeze as command
 from midspan._types.parts import Blob, Text, ToolCall
 from midspan.errors import ConfigError, RateLimitError
 from midspan.testing import ScriptedProvider, assert_replays, freeze, record
+from midspan.testing.format import LINE_END
 
 MODULE = '''
 from midspan import Agent, tool
@@ -96,8 +97,8 @@ def test_frozen_test_fails_if_the_description_of_a_tool_changes(folder: Path) ->
 def test_assert_replays_reports_a_different_outcome(folder: Path, name: str, end: dict[str, Any], told: str) -> None:
     agent = Agent(ScriptedProvider([]), [weather])
     assert_replays(agent, folder)
-    lines = (folder / name).read_text("utf-8").splitlines()[:-1]
-    (folder / name).write_text("\n".join([*lines, json.dumps({"line": "end", **end}), ""]), "utf-8")
+    lines = (folder / name).read_bytes().split(LINE_END)[:-2]
+    (folder / name).write_bytes(LINE_END.join([*lines, json.dumps({"line": "end", **end}).encode(), b""]))
     with pytest.raises(ConfigError) as raised:
         assert_replays(agent, folder)
     assert str(raised.value).startswith(f"the outcome differs from the recording {str(folder / name)!r} at {told}")
@@ -127,11 +128,10 @@ def laid_out(source: str, length: int) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("output", [None, "test_frozen.py"])
-def test_directory_name_does_not_become_code_of_the_frozen_test(tmp_path: Path, output: str | None) -> None:
+def test_directory_name_does_not_become_code_of_the_frozen_test(tmp_path: Path) -> None:
     folder = tmp_path / "a'\"\nraise SystemExit\n#"
     record(agent_of("yes"), folder).run_sync("go")
-    source = freeze(folder, output=output and tmp_path / output)
+    source = freeze(folder)
     assert not [statement for statement in ast.parse(source).body if isinstance(statement, ast.Raise)]
 
 
@@ -139,21 +139,6 @@ def test_directory_name_does_not_become_code_of_the_frozen_test(tmp_path: Path, 
 def test_wrong_agent_name_is_rejected(folder: Path, agent: Any) -> None:
     with pytest.raises(ConfigError, match=r"^agent must name a module and a variable, as 'my_module:agent', got "):
         freeze(folder, agent=agent)
-
-
-@pytest.mark.parametrize("where", [".", "elsewhere"])
-def test_frozen_test_with_an_output_file_runs_from_any_directory(folder: Path, where: str) -> None:
-    tests = folder.parent / "tests"
-    (folder.parent / "elsewhere").mkdir()
-    tests.mkdir()
-    (tests / "my_module.py").write_text(MODULE, "utf-8")
-    path = tests / "test_frozen.py"
-    path.write_text(freeze(folder, agent="my_module:bot", output=path), "utf-8")
-    assert "RECORDINGS = Path(__file__).parent.joinpath('../recordings')\n" in path.read_text("utf-8")
-    assert laid_out(path.read_text("utf-8"), 88) == path.read_text("utf-8")
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
-    ran = subprocess.run(run, cwd=folder.parent / where, capture_output=True, text=True, timeout=60, check=False)
-    assert "1 passed" in ran.stdout, ran.stdout
 
 
 def test_freeze_command_prints_the_test(
@@ -165,10 +150,3 @@ def test_freeze_command_prints_the_test(
     monkeypatch.delitem(sys.modules, "my_module", raising=False)
     assert command.run(parser.parse_args([str(folder), "--agent", "my_module:bot"])) == 0
     assert capsys.readouterr().out == freeze(folder, agent="my_module:bot")
-
-
-@pytest.mark.parametrize("place", ["class:agent", "shop.import:agent", "shop:if"])
-def test_agent_name_with_a_keyword_is_rejected(tmp_path: Path, place: str) -> None:
-    record(Agent(ScriptedProvider(["hi"])), tmp_path).run_sync("?")
-    with pytest.raises(ConfigError):
-        freeze(tmp_path, agent=place)

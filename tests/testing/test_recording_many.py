@@ -16,7 +16,8 @@ from midspan import Agent, tool
 from midspan._types.exchange import ModelRequest
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
-from midspan.testing import ScriptedProvider, asked, freeze, record, replay
+from midspan.testing import ScriptedProvider, freeze, record, replay
+from midspan.testing.format import LINE_END
 
 RUNS = 1_000
 
@@ -45,7 +46,7 @@ def test_thousand_concurrent_runs_have_separate_recordings(tmp_path: Path) -> No
     files = list(tmp_path.iterdir())
     assert len(files) == RUNS
     for path in files:
-        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        lines = [json.loads(line) for line in path.read_bytes().split(LINE_END)[:-1]]
         assert [line["line"] for line in lines] == [
             "run",
             "tools",
@@ -122,7 +123,7 @@ def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> No
     asyncio.run(texts(record(Agent(ScriptedProvider(say), [double]), tmp_path)))
     path = tmp_path / "run-00001.jsonl"
     data = path.read_bytes()
-    head = data.index(b"\n") + 1
+    head = data.index(LINE_END) + len(LINE_END)
     for length in range(head, len(data), 7):
         path.write_bytes(data[:length])
         whole = length >= data.index(b'{"line":"end"')
@@ -139,12 +140,12 @@ BAD = {
     b"": NO_LINE,
     b'{"line"': NO_LINE,
     bytes(range(128, 256)): NO_LINE,
-    b"nonsense\n": "^cannot read the recording '.*run-00001.jsonl': JSON is malformed.*; record the run again$",
-    b"{}\n": "cannot read the recording",
-    b'{"line":"end"}\n': NO_LINE,
-    b'{"line":"run","version":99}\n': r"Invalid enum value 99 - at `\$.version`; record the run again$",
-    b"\xff\xfe\n": "cannot read the recording",
-    b"[" * 100_000 + b"\n": "cannot read the recording",
+    b"nonsense\x1e\n": "^cannot read the recording '.*run-00001.jsonl': JSON is malformed.*; record the run again$",
+    b"{}\x1e\n": "cannot read the recording",
+    b'{"line":"end"}\x1e\n': NO_LINE,
+    b'{"line":"run","version":99}\x1e\n': r"Invalid enum value 99 - at `\$.version`; record the run again$",
+    b"\xff\xfe\x1e\n": "cannot read the recording",
+    b"[" * 100_000 + b"\x1e\n": "cannot read the recording",
 }
 
 
@@ -161,8 +162,8 @@ def test_file_that_is_not_a_recording_is_reported_in_one_sentence(tmp_path: Path
 def test_damaged_line_is_reported(tmp_path: Path, line: bytes) -> None:
     record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
     path = tmp_path / "run-00001.jsonl"
-    lines = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([*lines[:2], line, *lines[2:], b""]))
+    lines = path.read_bytes().split(LINE_END)
+    path.write_bytes(LINE_END.join([*lines[:2], line, *lines[2:]]))
     with pytest.raises(ConfigError, match=r"^cannot read the recording '.*': .*; record the run again$"):
         replay(Agent(ScriptedProvider([])), tmp_path)
 
@@ -179,7 +180,7 @@ def test_missing_or_empty_directory_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_invalid_file_name_is_reported(name: str) -> None:
     agent = Agent(ScriptedProvider([]))
-    for use in (lambda: replay(agent, name), lambda: freeze(name), lambda: asked(name), lambda: record(agent, name)):
+    for use in (lambda: replay(agent, name), lambda: freeze(name), lambda: record(agent, name)):
         with pytest.raises(ConfigError, match=r"no runs are recorded|cannot record into|cannot read the recording"):
             use()
 

@@ -20,6 +20,7 @@ from midspan.emulator import call
 from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
 from midspan.testing import LocalGemini, ScriptedProvider, record, replay
+from midspan.testing.format import LINE_END
 from midspan.testing.masking import SecretMasker
 from tests.gemini.recorder import recorder
 
@@ -102,7 +103,7 @@ def test_secrets_are_masked_everywhere_and_the_run_replays(tmp_path: Path, kind:
     assert [piece for piece in pieces(secret) if piece in data] == []
     assert data.count("[masked]") > 10
     assert '"yes":"true"' in data
-    assert all(json.loads(line) for line in data.splitlines())
+    assert all(json.loads(line) for line in path.read_bytes().split(LINE_END)[:-1])
     text = ask(replay(Agent(ScriptedProvider([]), [reveal], system=system), tmp_path))
     assert text.startswith("Again: ")
     assert secret not in text
@@ -129,31 +130,22 @@ def test_secret_in_an_error_is_masked(tmp_path: Path) -> None:
         replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go")
 
 
-@pytest.mark.parametrize("word", ["messages", "function", "response", "reason", "parts", "result"])
-def test_secret_that_is_a_word_of_the_file_format_does_not_damage_the_file(tmp_path: Path, word: str) -> None:
-    recording = record(Agent(ScriptedProvider(told(word)), [reveal]), tmp_path, secrets=[word])
-    recording.run_sync(f"My {word} is safe.")
-    assert f"My {word} is safe." not in (tmp_path / "run-00001.jsonl").read_text()
-    replaying = replay(Agent(ScriptedProvider([]), [reveal]), tmp_path)
-    assert replaying.run_sync(f"My {word} is safe.").text == "Again: [masked]"
-
-
 def test_text_that_only_resembles_a_secret_is_not_masked(tmp_path: Path) -> None:
     said = "The bearer of task-oriented news asked for sk-8, AIza and true; base64 xAIzaSyD-0123456789abcdefghijklm+/."
     assert record(Agent(ScriptedProvider([said])), tmp_path).run_sync("go").text == said
     assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == said
 
 
-@pytest.mark.parametrize("secrets", ["swordfish", {"name": "swordfish"}, ["", "  ", "swordfish"]])
-def test_secrets_may_be_one_string_or_a_dict_and_blank_ones_are_ignored(secrets: Any) -> None:
-    assert SecretMasker(secrets, environment={}).mask("A name, a swordfish.") == "A name, a [masked]."
+@pytest.mark.parametrize("secrets", ["swordfish", ["", "  ", "swordfish"]])
+def test_secrets_may_be_one_string_and_blank_ones_are_ignored(secrets: Any) -> None:
+    assert SecretMasker(secrets, environment={}).mask(b'"A name, a swordfish."') == b'"A name, a [masked]."'
 
 
 def test_password_in_a_url_is_masked() -> None:
-    masked = SecretMasker(environment={}).mask("postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/")
-    assert "p4ssw0rdX" not in masked
-    assert "hunter22" not in masked
-    assert "@host/shop" in masked
+    masked = SecretMasker(environment={}).mask(b'"postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/"')
+    assert b"p4ssw0rdX" not in masked
+    assert b"hunter22" not in masked
+    assert b"@host/shop" in masked
 
 
 KEY = "plain-looking-key-9472"
@@ -253,19 +245,19 @@ ORDINARY_VARIABLES = {
 
 def test_overlapping_secrets_are_masked_completely() -> None:
     masker = SecretMasker(["mask", "swordfish-7", "swordfish"], environment={})
-    assert masker.mask(Raw(b'"swordfish-7 swordfish mask"')) == Raw(b'"[masked] [masked] [masked]"')
+    assert masker.mask(b'"swordfish-7 swordfish mask"') == b'"[masked] [masked] [masked]"'
 
 
 @pytest.mark.parametrize("name", SECRET_VARIABLES)
 def test_variable_that_holds_a_secret_is_masked(name: str) -> None:
     value = SECRET_VARIABLES[name]
     secret = "opensesame" if "://" in value else value
-    masked = SecretMasker(environment={name: value}).mask(Raw(msgspec.json.encode({"text": f"I know {secret}!"})))
-    assert masked == Raw(b'{"text":"I know [masked]!"}')
+    masked = SecretMasker(environment={name: value}).mask(msgspec.json.encode({"text": f"I know {secret}!"}))
+    assert masked == b'{"text":"I know [masked]!"}'
 
 
 @pytest.mark.parametrize("name", ORDINARY_VARIABLES)
 def test_variable_that_holds_no_secret_is_not_masked(name: str) -> None:
     value = ORDINARY_VARIABLES[name]
-    data = Raw(msgspec.json.encode({"text": f"Translate {value}, please. {value.title()}! postgres localhost shop"}))
+    data = msgspec.json.encode({"text": f"Translate {value}, please. {value.title()}! postgres localhost shop"})
     assert SecretMasker(environment={name: value}).mask(data) == data

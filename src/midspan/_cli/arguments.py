@@ -79,7 +79,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     option_help = f"a setting of the model, {examples}; repeatable"
     parser.add_argument("-o", "--option", metavar="KEY=VALUE", action="append", default=[], help=option_help)
     turns_help = "ask the model at most N times (default: 10)"
-    parser.add_argument("--max-turns", metavar="N", type=positive_integer, help=turns_help)
+    parser.add_argument("--max-turns", metavar="N", type=int, help=turns_help)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,13 +120,4 @@ def port_number(text: str) -> int:
 
 
 def comma_list(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise argparse.ArgumentTypeError("pass names separated by commas")
-    return names
-
-
-def positive_integer(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
+    return [name.strip() for name in text.split(",")]

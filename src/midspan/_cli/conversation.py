@@ -35,7 +35,7 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
         f"no model is named and no key is set, so the {name} model answers{tools}. "
         f"For a language model set {credential_variables()}, or use --model."
     )
-    return replace(settings, model=name, read_only=not allow_all_tools)
+    return replace(settings, model=name, read_only=settings.read_only or not allow_all_tools)
 
 
 def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> Agent:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one cancels what runs, the second Ctrl-C exits at once."""
+"""Ctrl-C and SIGTERM: the first one cancels what runs, the second one exits at once."""
 
 import asyncio
 import os
@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, NoReturn, Self, TypeVar
+
+from midspan._cli.text import print_line
 
 T = TypeVar("T")
 
@@ -31,19 +33,19 @@ class InterruptibleRunner:
 
         If the program exits at once, only `on_exit` is called.
         """
-        signals: list[int] = []
-        main = _with_sigterm(coroutine, signals)
+        sigterm_times: list[float] = []
+        main = _with_sigterm(coroutine, sigterm_times)
         try:
             return self._runner.run(main)
         except asyncio.CancelledError:
-            if not signals:
+            if not sigterm_times:
                 raise
-            raise KeyboardInterrupt(*signals) from None
-        except KeyboardInterrupt:
-            if getcoroutinestate(main) != CORO_CLOSED:  # the second Ctrl-C
+            raise KeyboardInterrupt(signal.SIGTERM) from None
+        except KeyboardInterrupt as interrupt:
+            if getcoroutinestate(main) != CORO_CLOSED:  # the second one
                 with suppress(Exception):  # the user wants to exit
                     on_exit()
-                leave(128 + signal.SIGINT)
+                leave_interrupted(interrupt)
             raise
 
     def __enter__(self) -> Self:
@@ -62,15 +64,17 @@ class InterruptibleRunner:
             self._runner.close()
 
 
-async def _with_sigterm(coroutine: Coroutine[Any, Any, T], signals: list[int]) -> T:
-    """Await the coroutine; SIGTERM cancels it and is noted."""
+async def _with_sigterm(coroutine: Coroutine[Any, Any, T], times: list[float]) -> T:
+    """Await the coroutine; SIGTERM cancels it, and its time is noted."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
 
     def terminate() -> None:
-        if not signals:  # `timeout` sends it twice: to the process, and to the process group
-            signals.append(signal.SIGTERM)
+        times.append(loop.time())
+        if len(times) == 1:
             task.cancel()
+        elif times[-1] - times[0] > 1.0:  # `timeout` sends two at once: to the process, and to the process group
+            raise KeyboardInterrupt(signal.SIGTERM)
 
     with suppress(NotImplementedError):  # Windows
         # With this, SIGINT wakes the event loop too, even if it arrives just before the loop starts to wait.
@@ -82,6 +86,11 @@ async def _with_sigterm(coroutine: Coroutine[Any, Any, T], signals: list[int]) -
             loop.remove_signal_handler(signal.SIGTERM)
 
 
+def leave_interrupted(interrupt: KeyboardInterrupt) -> NoReturn:
+    """Exit now with 128 + the number of the signal, as in a shell."""
+    leave(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT))
+
+
 def leave(code: int) -> NoReturn:
     """Exit now, without waiting for threads in which tools still run."""
     for stream in (sys.stdout, sys.stderr):
@@ -90,3 +99,12 @@ def leave(code: int) -> NoReturn:
                 stream.write(_SHOW_CURSOR)  # the spinner hides it
             stream.flush()
     os._exit(code)
+
+
+def serve_until_interrupted(server: Coroutine[Any, Any, None]) -> None:
+    """Run a server until Ctrl-C or SIGTERM."""
+    with InterruptibleRunner() as runner:
+        try:
+            runner.run(server)
+        except KeyboardInterrupt:
+            print_line("the server has ended")

@@ -4,6 +4,7 @@ A conversation is a session of the journal. It has the name that the user gave i
 dash. A named conversation that is started over becomes `NAME#2`; the old one stays in the log.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -15,25 +16,16 @@ from midspan._cli.settings import private_directory, state_directory
 from midspan._cli.text import print_line
 from midspan._storage.journal import RunInfo, RunSummary
 from midspan._storage.sqlite import SqliteJournal
+from midspan._types import events
 from midspan._types.codec import from_json, to_json
-from midspan._types.events import (
-    CANCELLED,
-    ErrorInfo,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    TextDelta,
-    ThoughtDelta,
-    ToolCallDelta,
-    ToolProgress,
-)
+from midspan._types.events import CANCELLED
 from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
-from midspan.errors import ConfigError, JournalError, RunElsewhereError
+from midspan.errors import ConfigError, JournalError
 
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
-_SKIPPED = (TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress)
+_SKIPPED = (events.TextDelta, events.ThoughtDelta, events.ToolCallDelta, events.ToolProgress)
 """Events whose content is in later ones."""
 _DAY = 86_400
 _REMEDY = "; for the log of runs, set XDG_STATE_HOME to a directory that you can write to; --no-log does without it"
@@ -79,7 +71,7 @@ class RunLog:
         """Return the messages of a conversation. A question that led to nothing is left out."""
         messages: list[Any] = []
         for info in reversed(self._run(self.journal.list(session=session))):
-            added = RunState.of_events(self.events(info.run)).settled(CALL_CANCELLED).history
+            added = RunState.of_events(self.read(info.run)).settled(CALL_CANCELLED).history
             messages += added if len(added) > 1 else ()
         return History(messages)
 
@@ -94,7 +86,7 @@ class RunLog:
             raise ConfigError(f"{len(runs) or 'no'} runs have an id that starts with {id!r}; see midspan runs list")
         return runs[0]
 
-    def events(self, run: str, limit: int | None = None) -> list[RunEvent]:
+    def read(self, run: str, limit: int | None = None) -> list[events.RunEvent]:
         return [from_json(data, "event") for _, data in self._run(self.journal.read(run, limit=limit))]
 
     def delete(self, run: str) -> None:
@@ -123,30 +115,27 @@ class LogEntry:
         self._length = 0
         self._summary = RunSummary()
 
-    async def add(self, event: RunEvent) -> None:
+    async def add(self, event: events.RunEvent) -> None:
         if isinstance(event, _SKIPPED) or self._journal is None:
             return
-        if isinstance(event, RunStart):  # the earlier messages are those of the earlier runs
+        if isinstance(event, events.RunStart):  # the earlier messages are those of the earlier runs
             self._run_id = event.run_id
             event = replace(event, messages=event.messages[self._earlier_messages :])
         self._summary = self._summary.after(event)
+        length, self._length = self._length, self._length + 1
+        data, summary = [to_json(event)], self._summary
+        append = self._journal.append(self._run_id, length, data, session=self._session, summary=summary)
         try:
-            try:
-                self._length = await self._append(self._journal, event, self._length)
-            except RunElsewhereError as error:  # an append that was cancelled may have been stored
-                self._length = await self._append(self._journal, event, error.found)
+            await asyncio.shield(append)  # of an append that is cancelled nobody knows whether it was stored
         except JournalError as error:
             self._journal = None
             print_line(f"this is not logged: {error}")
-
-    async def _append(self, journal: SqliteJournal, event: RunEvent, length: int) -> int:
-        data = to_json(event)
-        return await journal.append(self._run_id, length, [data], session=self._session, summary=self._summary)
 
     async def end(self, error: BaseException | None) -> None:
         """Note how the run ended, if its last event has not said so."""
         if self._length and not self._summary.ended:
             is_cancelled = error is None or isinstance(error, KeyboardInterrupt)
-            info = ErrorInfo(CANCELLED, CANCELLED) if is_cancelled else ErrorInfo(type(error).__name__, str(error))
+            name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))
+            info = events.ErrorInfo(name, message)
             usage, turns = self._summary.usage, self._summary.turns
-            await self.add(RunEnd(self._run_id, "", usage, turns, getattr(error, "limit", None), info))
+            await self.add(events.RunEnd(self._run_id, "", usage, turns, getattr(error, "limit", None), info))

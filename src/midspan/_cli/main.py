@@ -22,11 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_line(f"cannot write the output: {error.strerror or error}")
         code = 1
     except KeyboardInterrupt as interrupt:
-        from midspan._cli.interrupts import leave
+        from midspan._cli.interrupts import leave_interrupted
         from midspan._cli.text import print_line
 
         print_line("cancelled")
-        leave(128 + (interrupt.args[0] if interrupt.args else 2))  # 128 + the number of the signal, as in a shell
+        leave_interrupted(interrupt)
     _discard_unwritable_output()
     return code
 
@@ -43,15 +43,6 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--help", "-h", "help", ""):
         root_parser().print_help(sys.stdout if name else sys.stderr)
         return 0 if name else 2
-    if name.isalpha() and name.islower():
-        from difflib import get_close_matches
-
-        if close := get_close_matches(name, COMMANDS, 1):
-            from midspan._cli.text import print_line
-
-            hint = f"did you mean {close[0]}? To ask it as a question: midspan ask {name} …"
-            print_line(f"unknown command {name!r}; {hint}")
-            return 2
     return _run("ask", argv)
 
 

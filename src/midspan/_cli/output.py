@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from midspan._cli.text import (
     WordWrapper,
-    count_noun,
     escape_line,
     escape_lines,
     format_call,
@@ -17,12 +16,15 @@ from midspan._cli.text import (
     shorten,
     terminal_columns,
     wrap_line,
+    write,
 )
 from midspan._types import events
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED
+from midspan._types.texts import count_noun
 
 if TYPE_CHECKING:
+    from rich.console import OverflowMethod
     from rich.status import Status
 
 _LONG_WAIT_SECONDS = 2.0
@@ -57,11 +59,6 @@ def stdout_for_answers() -> Iterator[TextIO]:
             out.close()
         os.dup2(saved, 1)
         os.close(saved)
-
-
-def write(out: TextIO, text: str) -> None:
-    out.write(text)
-    out.flush()
 
 
 class Answer(Display):
@@ -103,7 +100,7 @@ class Progress(Display):
         self._verbose = bool(verbose)
         self._max_chars = 20_000 if verbose else 400
         self._out = out
-        self._spinner = _spinner() if out is None else None
+        self._spinner = _new_spinner() if out is None else None
         self._writing: dict[int, ToolCall] = {}
         """The calls that may change something and have not ended, by their position in the turn."""
 
@@ -157,60 +154,36 @@ class Progress(Display):
         self._print(f"{event.status or 'request failed'}, {action}{reason}", "yellow")
 
     def _print(self, text: str, style: str) -> None:
-        if self._spinner is not None:
-            self._spinner.print(escape_line(text), style, wrap=self._verbose)
+        if self._spinner is not None:  # with -v on as many lines as the text needs
+            overflow: OverflowMethod = "fold" if self._verbose else "ellipsis"
+            console = self._spinner.console
+            console.print(escape_line(text), style=style, no_wrap=not self._verbose, overflow=overflow)
             return
         out = self._out or sys.stderr
         with suppress(OSError):  # nobody reads stderr; the answer may still be read
-            out.write(wrap_line(text, out))
-            out.flush()
+            write(out, wrap_line(text, out))
 
     def _spin(self, text: str) -> None:
         if self._spinner is not None:
-            self._spinner.spin(escape_line(text))
+            from rich.text import Text
+
+            line = Text(escape_line(text), style="dim")
+            # The spinner takes two columns. Rich can erase the line only if the terminal does not wrap it.
+            line.truncate(max(1, self._spinner.console.width - 3), overflow="ellipsis")
+            self._spinner.update(line)
+            self._spinner.start()
 
     def close(self) -> None:
         if self._spinner is not None:
             self._spinner.stop()
 
 
-def _spinner() -> "Spinner | None":
+def _new_spinner() -> "Status | None":
+    """Return a spinner for a terminal, if rich is installed. Its console prints lines above it."""
     if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
         return None
     try:
-        return Spinner()
+        from rich.console import Console  # from the extra `cli`
     except ImportError:
         return None
-
-
-class Spinner:
-    """Lines in color, and a spinner below them while something is waited for. Needs rich, from the extra `cli`."""
-
-    def __init__(self) -> None:
-        from rich.console import Console  # loaded for terminals only, as are the next
-
-        self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
-        self._status: Status | None = None
-
-    def print(self, text: str, style: str, *, wrap: bool) -> None:
-        """Print on one line of the terminal, or on as many as the text needs."""
-        self._console.print(text, style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
-
-    def spin(self, text: str) -> None:
-        """Show the spinner with a text."""
-        from rich.text import Text
-
-        line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
-        # The spinner takes two columns. Rich can erase the line only if the terminal does not wrap it.
-        line.truncate(max(1, self._console.width - 3), overflow="ellipsis")
-        if self._status is None:
-            self._status = self._console.status(line)
-            self._status.start()
-        else:
-            self._status.update(line)
-
-    def stop(self) -> None:
-        """Remove the spinner, so that others can write to the terminal."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+    return Console(stderr=True, highlight=False, emoji=False, markup=False).status("")

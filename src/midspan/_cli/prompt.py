@@ -1,6 +1,5 @@
 """The prompt of a command: words, text from stdin, files and pages of the web; and what `-o` and `--schema` say."""
 
-import asyncio
 import json
 import os
 import re
@@ -14,7 +13,8 @@ from midspan.errors import ConfigError
 
 _MAX_BYTES = 50_000_000
 """Of stdin, a file or a page: far more than any model accepts, far less than the memory of a computer."""
-_MAX_REDIRECTS = 5
+_TIMEOUT = 60
+_MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>\w+)(?:\s+(?P<type>\w+)(?P<many>\[\])?)?(?:\s*:\s*(?P<description>.+))?")
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -30,17 +30,25 @@ def read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
     return [text, *map(_attachment, files)] if files else text
 
 
-def _attachment(name: str) -> Any:
+def _attachment(name: str) -> Text | Blob:
     if name == "-":
-        return _part(_read_stdin(), "", "stdin")
-    return _download(name) if _URL.match(name) else Path(name).expanduser()
+        return _part(_read_stdin(), None, "stdin")
+    if _URL.match(name):
+        return _download(name)
+    path = Path(name).expanduser()
+    if not path.is_file():  # a pipe or a device may never end
+        raise ConfigError(f"{name!r} is not a file")
+    from mimetypes import guess_type  # slow to import
+
+    return _part(path.read_bytes(), guess_type(path.name)[0], path.name)
 
 
-def _part(data: bytes, declared_type: str, name: str) -> Text | Blob:
+def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
+    """Return text if the data can be decoded as text, otherwise the data."""
     from midspan.tools.execution import media_type_of
 
-    media_type = declared_type or media_type_of(data[:16])
-    if media_type is None or media_type.startswith("text/") or media_type.endswith(("json", "xml", "javascript")):
+    media_type = media_type or media_type_of(data[:16])
+    if media_type is None or not media_type.startswith(_MEDIA):
         try:
             return Text(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
@@ -71,25 +79,21 @@ def _read_stdin() -> bytes:
 
 
 def _download(url: str) -> Text | Blob:
-    from urllib.parse import urljoin  # few prompts have addresses
+    from http.client import HTTPException  # few prompts have addresses
+    from urllib.error import URLError
+    from urllib.request import build_opener
 
-    from midspan._http.messages import HttpRequest, Timeouts
-    from midspan._http.transport import Transport
-
-    async def fetch() -> tuple[bytes, str]:
-        target = url
-        async with Transport(Timeouts(connect=10, total=60), max_body_bytes=_MAX_BYTES) as transport:
-            for _ in range(_MAX_REDIRECTS):
-                response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
-                if response.status == 200:
-                    return response.body, response.header("content-type") or ""
-                if response.status not in (301, 302, 303, 307, 308):
-                    raise ConfigError(f"{url} answered {response.status}")
-                target = urljoin(target, response.header("location") or "")
-        raise ConfigError(f"{url} redirects more than {_MAX_REDIRECTS} times")
-
-    data, content_type = asyncio.run(fetch())
-    return _part(data, content_type.partition(";")[0].strip().lower(), url.rsplit("/", 1)[-1])
+    opener = build_opener()
+    opener.addheaders = [("User-Agent", "midspan")]
+    try:
+        with opener.open(url, timeout=_TIMEOUT) as response:
+            data = response.read(_MAX_BYTES + 1)
+    except (OSError, HTTPException, ValueError) as error:
+        raise ConfigError(f"cannot fetch {url}: {error.reason if type(error) is URLError else error}") from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{url} has more than {_MAX_BYTES:,} bytes, too much for any model")
+    media_type = response.headers.get_content_type() if "Content-Type" in response.headers else None
+    return _part(data, media_type, url.rsplit("/", 1)[-1])
 
 
 def read_schema(text: str) -> dict[str, Any]:

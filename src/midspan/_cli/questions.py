@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from midspan._cli.output import Display
-from midspan._cli.text import escape_line, escape_lines, format_call
+from midspan._cli.text import escape_line, escape_lines, format_call, write
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
 
@@ -16,10 +16,9 @@ _BOOLEANS = {"y": True, "yes": True, "n": False, "no": False}
 class Terminal:
     """The user at the terminal. There is nobody to ask if stdin or stderr is something else."""
 
-    def __init__(self) -> None:
-        self.displays: Sequence[Display] = ()
-        """Shown while a run goes on; they are interrupted by a question."""
-        self._one_at_a_time = asyncio.Lock()
+    displays: Sequence[Display] = ()
+    """Shown while a run goes on; they are interrupted by a question."""
+    _one_at_a_time = asyncio.Lock()
 
     @property
     def is_interactive(self) -> bool:
@@ -38,8 +37,9 @@ class Terminal:
     def confirm(self, question: str) -> bool:
         """Ask whether to trust or delete something, outside a run. Raises ConfigError if nobody can be asked."""
         if not self.is_interactive:
-            raise ConfigError("not a terminal; pass --yes to trust these servers")
-        _write(f"{escape_line(question)} (y/n) ")
+            remedy = "if you agree, use `midspan mcp trust --yes`, or name the files of MCP servers with --mcp"
+            raise ConfigError(f"this is not a terminal, so you cannot be asked; {remedy}")
+        write(sys.stderr, f"{escape_line(question)} (y/n) ")
         return _BOOLEANS.get(sys.stdin.readline().strip().lower(), False)
 
     async def _approve(self, call: ToolCall) -> bool:
@@ -52,7 +52,7 @@ class Terminal:
         async with self._one_at_a_time:
             for display in self.displays:
                 display.close()
-            _write(f"{escape_lines(question)}\n")
+            write(sys.stderr, f"{escape_lines(question)}\n")
             try:
                 if "properties" not in schema:
                     return await _value("", schema, is_required=True)
@@ -63,7 +63,7 @@ class Terminal:
                 }
                 return {name: value for name, value in answer.items() if value is not None}
             except EOFError:
-                _write("\n")
+                write(sys.stderr, "\n")
                 return None
 
 
@@ -73,7 +73,7 @@ async def _value(label: str, schema: dict[str, Any], *, is_required: bool) -> An
 
     validator = SchemaValidator({"type": "object", "properties": {"value": schema or {"type": "string"}}})
     while True:
-        _write(f"{_prompt(label, schema)}> ")
+        write(sys.stderr, f"{_prompt(label, schema)}> ")
         text = (await _read_line()).strip()
         if not text and ("default" in schema or not is_required):
             return schema.get("default")
@@ -93,11 +93,6 @@ def _prompt(label: str, schema: dict[str, Any]) -> str:
     details += [f"default {schema['default']}"] if "default" in schema else []
     shown = "; ".join(filter(None, details))
     return escape_line(f"{label} ({shown}) " if shown else label).lstrip()
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
 
 
 async def _read_line() -> str:

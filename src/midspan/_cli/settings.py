@@ -7,67 +7,61 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from midspan._schema.settings import settings_of
 from midspan.errors import ConfigError
 
 
-class SettingsFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of config.toml."""
+class Settings(Struct, frozen=True):
+    """The settings of one command, and the content of config.toml."""
 
     model: str | None = None
-    tools: str | list[str] | None = None
+    tools: list[str] | None = None
     """Files, modules or `ready`; None means the default, the ready tools."""
     system: str | None = None
     max_turns: Annotated[int, Meta(ge=1)] | None = None
     log: bool = True
     log_days: Annotated[int, Meta(ge=1)] = 90
     """How long a conversation is kept after its last question."""
-
-
-class Settings(SettingsFile, frozen=True):
-    """The settings of one command, from all places."""
-
-    tools: list[str] | None = None
-    read_only: bool = False
-    """Use only tools that are declared read-only."""
     options: dict[str, Any] = {}
     """Settings of the model, such as the temperature."""
+    read_only: bool = False
+    """Use only tools that are declared read-only."""
 
 
-def load_settings(options: Namespace, path: Path | None = None, file: SettingsFile | None = None) -> Settings:
+def load_settings(options: Namespace, path: Path | None = None, file: Settings | None = None) -> Settings:
     """Combine flags, environment variables and the settings file; the first of them that has a setting wins.
 
     `path` and `file` replace the settings file of the user.
     """
     path = path or settings_path()
-    file = file or _read_settings(path)
-    flags: dict[str, Any] = {
-        "model": options.model if options.model is not None else os.environ.get("MIDSPAN_MODEL") or None,
-        "system": options.system,
-        "max_turns": options.max_turns,
-        "log": False if getattr(options, "no_log", False) else None,
-    }
-    values = asdict(file) | {name: value for name, value in flags.items() if value is not None}
-    if values["model"] is not None and not values["model"].strip():
+    settings = file or _read_settings(path)
+    flags = vars(options)
+    model = flags.get("model")
+    if model is not None and not model.strip():
         raise ConfigError("the model is empty; pass the name of a model to --model, or leave it out")
-    values["tools"] = _tool_names(options, file, path.parent)
-    return Settings(**values, options=read_options(getattr(options, "option", [])))
+    changes: dict[str, Any] = {
+        "model": model or os.environ.get("MIDSPAN_MODEL") or None,
+        "tools": _tool_names(flags, settings, path.parent),
+        "system": flags.get("system"),
+        "max_turns": flags.get("max_turns"),
+        "log": False if flags.get("no_log") else None,
+        "options": settings.options | read_options(flags.get("option", [])),
+    }
+    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _tool_names(options: Namespace, file: SettingsFile, folder: Path) -> list[str] | None:
-    if options.no_tools:
+def _tool_names(flags: dict[str, Any], settings: Settings, folder: Path) -> list[str] | None:
+    if flags.get("no_tools"):
         return []
-    if options.tools:
-        return list(options.tools)
+    if flags.get("tools"):
+        return list(flags["tools"])
     if variable := os.environ.get("MIDSPAN_TOOLS"):
         return [name for name in variable.split(os.pathsep) if name]
-    if file.tools is None:
-        return None
-    names = [file.tools] if isinstance(file.tools, str) else file.tools
     # A relative path in the settings file is relative to that file.
-    return [str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names]
+    names = settings.tools
+    return names and [str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names]
 
 
 def read_options(pairs: list[str]) -> dict[str, Any]:
@@ -84,12 +78,12 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _read_settings(path: Path) -> SettingsFile:
+def _read_settings(path: Path) -> Settings:
     """Read a settings file. If there is none, return the defaults."""
     try:
-        return settings_of(SettingsFile, read_toml(path), str(path))
+        return settings_of(Settings, read_toml(path), str(path))
     except (FileNotFoundError, NotADirectoryError):
-        return SettingsFile()
+        return Settings()
 
 
 def read_toml(path: Path) -> dict[str, Any]:

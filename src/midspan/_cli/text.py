@@ -16,6 +16,8 @@ from midspan.errors import (
     MidspanError,
 )
 
+_log = logging.getLogger("midspan")
+
 # Text from models, tools and the web must not control the terminal, so control characters are shown escaped.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _DIRECTION = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -66,10 +68,6 @@ def shorten(text: str, max_chars: int) -> str:
     return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
 
 
-def count_noun(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
@@ -114,60 +112,53 @@ def error_fields(error: BaseException) -> dict[str, str]:
     return {"type": name, "message": describe_error(error)}
 
 
-def print_error(error: BaseException, *, verbose: bool) -> None:
+def print_error(error: BaseException, sentence: str = "", *, verbose: bool) -> None:
     """Print a sentence about an error, after its traceback if `verbose`."""
     if verbose:
-        _print_traceback(error)
-    print_line(describe_error(error))
+        import traceback  # loaded for -v only
+
+        sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
+    print_line(sentence or describe_error(error))
 
 
 def print_line(text: str, prefix: str = "midspan: ") -> None:
     """Print a notice on stderr."""
-    sys.stderr.write(wrap_line(f"{prefix}{text}", sys.stderr))
-    sys.stderr.flush()
+    write(sys.stderr, wrap_line(f"{prefix}{text}", sys.stderr))
+
+
+def write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()
 
 
 def announce(url: str, notice: str) -> None:
     """Print the address of a server on stdout, for programs, and a notice on stderr."""
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
+    write(sys.stdout, f"{url}\n")
     print_line(f"{notice}; Ctrl-C ends it")
-
-
-def _print_traceback(error: BaseException) -> None:
-    import traceback  # loaded for -v only
-
-    sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
 
 
 class _StderrHandler(logging.Handler):
     """Looks up sys.stderr for each record, because the spinner replaces it while it is shown."""
 
-    def __init__(self, *, with_tracebacks: bool, with_unavailable: bool) -> None:
-        super().__init__()
-        self._with_tracebacks = with_tracebacks
-        self._with_unavailable = with_unavailable
-        """Whether to show the warnings of unavailable sources, which most commands show in their own form."""
-
     def emit(self, record: logging.LogRecord) -> None:
-        if hasattr(record, "unavailable") and not self._with_unavailable:
-            return
-        error = record.exc_info[1] if record.exc_info else None
-        hint = "" if error is None or self._with_tracebacks else "; use -v to see the traceback"
         with suppress(OSError, ValueError):  # stderr is closed
-            if error is not None and self._with_tracebacks:
-                _print_traceback(error)
-            if record.levelno <= logging.DEBUG:  # requests and responses, on many lines
+            if record.exc_info and record.exc_info[1] is not None:
+                is_verbose = _log.isEnabledFor(logging.INFO)
+                hint = "" if is_verbose else "; use -v to see the traceback"
+                print_error(record.exc_info[1], f"{record.getMessage()}{hint}", verbose=is_verbose)
+            elif record.levelno <= logging.DEBUG:  # requests and responses, on many lines
                 sys.stderr.write(escape_lines(f"{record.getMessage()}\n"))
             else:
-                print_line(f"{record.getMessage()}{hint}")
+                print_line(record.getMessage())
 
 
 def configure_logging(verbose: int, command: str) -> None:
     """Show the log of the library on stderr: warnings, with -v also infos and tracebacks, with -vv everything."""
-    log = logging.getLogger("midspan")
-    log.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
-    log.addHandler(_StderrHandler(with_tracebacks=bool(verbose), with_unavailable=command == "serve"))
+    _log.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    handler = _StderrHandler()
+    if command != "serve":  # the other commands show in their own form that a source is unavailable
+        handler.addFilter(lambda record: not hasattr(record, "unavailable"))
+    _log.addHandler(handler)
 
 
 class WordWrapper:
@@ -183,7 +174,7 @@ class WordWrapper:
         *words, self._word = re.split(r"(?=\s)", self._word + text)
         shown = "".join(map(self._place, words))
         # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
-        return shown + self.flush() if _width(self._word) > self._columns else shown
+        return shown + self.flush() if len(self._word) > self._columns else shown
 
     def flush(self) -> str:
         """Return the word that was held back."""
@@ -192,16 +183,7 @@ class WordWrapper:
 
     def _place(self, word: str) -> str:
         """Return a word with the white space before it, or on a new line if the current one has no room for it."""
-        if word[:1].isspace() and self._column + _width(word) > self._columns:
+        if word[:1].isspace() and self._column + len(word) > self._columns:
             word = f"\n{word[1:]}"
-        self._column = _width(word[1:]) if word.startswith("\n") else self._column + _width(word)
+        self._column = len(word) - 1 if word.startswith("\n") else self._column + len(word)
         return word
-
-
-def _width(text: str) -> int:
-    """Return how many columns a terminal needs for a text."""
-    if text.isascii():
-        return len(text)
-    import unicodedata  # loaded with the first text that is not ASCII
-
-    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)

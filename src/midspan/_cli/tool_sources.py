@@ -14,7 +14,6 @@ from typing import Any
 from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import cache_directory, mcp_config_path, state_directory, write_private
 from midspan._cli.text import print_line
-from midspan.errors import ConfigError
 from midspan.tools.files import tools_in
 
 _READY = "ready"
@@ -37,8 +36,7 @@ def mcp_sources(options: Namespace) -> list[Any]:
     """Return the servers for a run; none with `--no-tools`."""
     if options.no_tools:
         return []
-    paths = config_paths(options)
-    paths = [path for path in paths if not needs_trust(options, path) or _is_accepted(path)]
+    paths = [path for path in config_paths(options) if not needs_trust(options, path) or accept(path)]
     return make_servers(paths, approve=True if options.yes else TERMINAL.approve) if paths else []
 
 
@@ -81,16 +79,11 @@ async def _open_url(url: str) -> None:
     webbrowser.open(url)
 
 
-def _is_accepted(path: Path) -> bool:
-    """Return whether the servers of a project may be started. Raises ConfigError if nobody can be asked."""
-    if not TERMINAL.is_interactive:
-        look = "look at it and accept it with `midspan mcp trust`, or name the files to use with --mcp"
-        raise ConfigError(f"{str(path)!r} would start MCP servers; {look}")
-    return accept(path)
-
-
 def accept(path: Path, *, ask: bool = True) -> bool:
-    """Show what the servers of a file would start, and remember that the user accepts that. Returns whether so."""
+    """Show what the servers of a file would start, and remember that the user accepts that. Returns whether so.
+
+    Raises ConfigError if nobody can be asked.
+    """
     from midspan.tools.mcp.config import read_config
 
     print_line(f"{path} would start these MCP servers:")

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from midspan.emulator import LocalGemini as LocalGemini
     from midspan.providers.scripted import ScriptedProvider as ScriptedProvider
     from midspan.testing.recording import record as record
-    from midspan.testing.replaying import asked as asked
     from midspan.testing.replaying import assert_replays as assert_replays
     from midspan.testing.replaying import freeze as freeze
     from midspan.testing.replaying import replay as replay
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "LocalGemini": "midspan.emulator",
     "ScriptedProvider": "midspan.providers.scripted",
-    "asked": "midspan.testing.replaying",
     "assert_replays": "midspan.testing.replaying",
     "freeze": "midspan.testing.replaying",
     "record": "midspan.testing.recording",

@@ -1,16 +1,14 @@
-"""The format of recordings: one file per run, one JSON document per line.
+"""The format of recordings: one file per run, with JSON documents that end with LINE_END.
 
-A document that a provider sent comes back byte for byte. If it has line breaks, it is stored as a JSON string.
+A document that a provider sent is part of a line as it is, and may have line breaks.
 """
 
 from collections.abc import Callable
-from operator import is_not
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import msgspec
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from midspan import errors
 from midspan._types.exchange import ModelResponse, PartEvent, RequestConfig
@@ -19,8 +17,10 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import CodecError, ConfigError, MidspanError, ProviderError, RunError
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The version of the format that is written and read."""
+LINE_END = b"\x1e\n"
+"""JSON can contain line breaks, but not the record separator of ASCII."""
 
 
 class RecordedError(Struct, frozen=True, omit_defaults=True):
@@ -53,7 +53,7 @@ _ATTRIBUTES = ("status", "retry_delay_seconds", "details", "violations", "raw_fi
 class RunLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="run"):
     """The first line: which run this is, and what it was asked."""
 
-    version: Literal[4]
+    version: Literal[5]
     run_id: str
     messages: tuple[Message, ...]
     options: dict[str, Any] = {}
@@ -79,6 +79,9 @@ class ExchangeLine(Struct, frozen=True, omit_defaults=True, tag_field="line", ta
     events: tuple[PartEvent, ...] = ()
     """If the response was streamed."""
     response: ModelResponse | None = None
+    """Without the documents that the provider sent."""
+    documents: tuple[str, ...] = ()
+    """As strings, which keep white space at their ends."""
     error: RecordedError | None = None
 
 
@@ -104,52 +107,15 @@ Line = RunLine | ToolsLine | ExchangeLine | CallLine | EndLine
 
 
 def encode(value: Any) -> bytes:
-    """Encode a line, or any other value that has documents of a provider, as JSON in one line."""
+    """Encode a line, or any other value that has documents of a provider, as JSON."""
     try:
-        return _encode(map_values(value, _to_one_line))
+        return _encode(value)
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise CodecError(f"cannot record a value that is not JSON serializable: {error}") from error
 
 
-def decode_line(data: bytes) -> Line:
-    return cast("Line", map_values(_decode(data), _from_one_line))
-
-
 _encode = msgspec.json.Encoder().encode
-_decode: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
-
-
-def map_values(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply `change` to all values in structs, lists and dicts, and to the keys of dicts.
-
-    Numbers in structs are left out: unlike JSON values, they cannot become texts.
-    """
-    match value:
-        case Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            mapped = {name: map_values(f, change) for name, f in fields.items() if not isinstance(f, int | float)}
-            changed = {name: field for name, field in mapped.items() if field is not fields[name]}
-            return replace(value, **changed) if changed else value  # a default that was set anew would be encoded
-        case tuple() | list():
-            items = [map_values(item, change) for item in value]
-            return type(value)(items) if any(map(is_not, items, value)) else value
-        case dict():
-            return {change(key): map_values(item, change) for key, item in value.items()}
-    return change(value)
-
-
-def _to_one_line(value: Any) -> Any:
-    """A document with line breaks or outer white space becomes a string, and so does a string, to tell them apart."""
-    if not isinstance(value, Raw):
-        return value
-    data = bytes(value)
-    is_one_line = b"\n" not in data and b"\r" not in data and data == data.strip() and data[:1] != b'"'
-    return value if is_one_line else Raw(_encode(data.decode()))
-
-
-def _from_one_line(value: Any) -> Any:
-    data = bytes(value) if isinstance(value, Raw) else b""
-    return Raw(msgspec.json.decode(data, type=str).encode()) if data[:1] == b'"' else value
+decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 
 
 class Recording(Struct, eq=False):
@@ -179,7 +145,7 @@ def recordings_in(directory: Path) -> list[Path]:
 def read_recording(path: Path) -> Recording:
     """Read a file. An incomplete last line is ignored: the process was killed while it wrote."""
     try:
-        lines = [decode_line(data) for data in path.read_bytes().split(b"\n")[:-1]]
+        lines = [decode_line(data) for data in path.read_bytes().split(LINE_END)[:-1]]
     except (OSError, ValueError, RecursionError) as error:  # ValueError: it has no JSON, or no file can have this name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the recording {str(path)!r}: {reason}; record the run again") from error

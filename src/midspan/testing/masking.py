@@ -7,14 +7,10 @@ variables whose names and values suggest a secret.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum
-from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from midspan.providers.auth import secrets_in_use
-from midspan.testing.format import map_values
 
 MASK = "[masked]"
 
@@ -31,31 +27,22 @@ _MAYBE_SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN)(_|$)")
 _RANDOM = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])(?!/)(?!.*://)\S{12,}")
 _URL_PASSWORD = re.compile(r"(?<=://)([^\s/?#:@\"'<>]{0,200}:)([^\s/?#@\"'<>]{1,500})(?=@)")
 
-# Not after a letter or digit: base64 data has all of these now and then.
-_SHAPES = {
-    marker: re.compile(rf"(?<![A-Za-z0-9_-])(?:{shape})", re.DOTALL)
-    for marker, shape in {
-        "AIza": r"AIza[\w-]{20,}",  # Google API keys
-        "AQ.": r"AQ\.[\w-]{20,}",
-        "ya29.": r"ya29\.[\w.-]{8,}",  # Google OAuth
-        "sk-": r"sk-[\w-]{12,}",  # OpenAI, Anthropic
-        "k_": r"[sr]k_(?:live|test)_\w{10,}",  # Stripe
-        "gh": r"gh[pousr]_\w{20,}|github_pat_\w{20,}",  # "gith" has it, too
-        "glpat-": r"glpat-[\w-]{16,}",
-        "xox": r"xox[abeoprs]-[\w-]{10,}",  # Slack
-        "xapp-": r"xapp-[\w-]{10,}",
-        "IA": r"A(?:K|S)IA[0-9A-Z]{16}",  # AWS
-        "hf_": r"hf_[A-Za-z0-9]{20,}",
-        "npm_": r"npm_[A-Za-z0-9]{30,}",
-        "eyJ": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",  # JSON web tokens
-        "key=": r"(?<=[?&]key=)[\w.-]{8,}",
-        "PRIVATE KEY": r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    }.items()
-}
-"""What a secret looks like, by a text that it always has. Searching for that text is much faster."""
-
-_BEARER = re.compile(r"(?<=(?i:bearer)[ \t])\s*(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})")
-"""A token in a header, whose scheme may be written in any case."""
+_SHAPES = re.compile(
+    r"""(?<![A-Za-z0-9_-])(?:  # base64 data has all of these now and then, after a letter or digit
+    AIza[\w-]{20,} | AQ\.[\w-]{20,} | ya29\.[\w.-]{8,}  # Google
+    | sk-[\w-]{12,}  # OpenAI, Anthropic
+    | [sr]k_(?:live|test)_\w{10,}  # Stripe
+    | gh[pousr]_\w{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
+    | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,}  # Slack
+    | A(?:K|S)IA[0-9A-Z]{16}  # AWS
+    | hf_[A-Za-z0-9]{20,} | npm_[A-Za-z0-9]{30,}
+    | eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}  # JSON web tokens
+    | (?<=[?&]key=)[\w.-]{8,}
+    | (?<=(?i:bearer)[ \t])\s*(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})  # in a header
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z))""",
+    re.VERBOSE | re.DOTALL,
+)
+"""What a secret looks like."""
 _STRING_OR_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
 
 
@@ -63,25 +50,13 @@ class SecretMasker:
     """Replaces secrets by `[masked]` and leaves all other bytes as they are."""
 
     def __init__(self, secrets: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
-        if isinstance(secrets, Mapping):  # os.environ, for example
-            secrets = secrets.values()
         listed = [secrets] if isinstance(secrets, str) else secrets
         self._known = {*filter(str.strip, listed), *_secrets_of(environment)}
 
-    def mask(self, value: Any) -> Any:
-        """Mask the secrets in a line of a recording, or in JSON. The names of fields stay, even if one is a secret."""
+    def mask(self, data: bytes) -> bytes:
+        """Mask the secrets in JSON."""
         # The longest first: of two secrets that begin alike, all of the longer one is masked.
-        secrets = sorted(self._known | secrets_in_use(), key=len, reverse=True)
-
-        def change(leaf: Any) -> Any:
-            if isinstance(leaf, Raw):
-                masked = _mask_json(bytes(leaf), secrets)
-                return leaf if masked == bytes(leaf) else Raw(masked)
-            if isinstance(leaf, str) and not isinstance(leaf, Enum):
-                return _mask_text(leaf, secrets)
-            return MASK if str(leaf) in secrets else leaf
-
-        return map_values(value, change)
+        return _mask_json(data, sorted(self._known | secrets_in_use(), key=len, reverse=True))
 
 
 def _mask_json(data: bytes, secrets: list[str]) -> bytes:
@@ -99,13 +74,7 @@ def _mask_json(data: bytes, secrets: list[str]) -> bytes:
 def _mask_text(text: str, secrets: list[str]) -> str:
     if any(secret in text for secret in secrets):
         text = re.sub("|".join(map(re.escape, secrets)), MASK, text)
-    for marker, shape in _SHAPES.items():
-        if marker in text:
-            text = shape.sub(MASK, text)
-    if "bearer" in text.lower():
-        text = _BEARER.sub(MASK, text)
-    if "://" in text and "@" in text:
-        text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
+    text = _URL_PASSWORD.sub(rf"\1{MASK}", _SHAPES.sub(MASK, text))
     if "\\" in text and text[:1] in ("{", "[", '"'):  # JSON in a string, where secrets are escaped twice
         text = _mask_json(text.encode(), secrets).decode()
     return text

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.options import Output, ToolSet
@@ -21,6 +22,7 @@ from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.testing.format import (
     FORMAT,
+    LINE_END,
     CallLine,
     EndLine,
     ExchangeLine,
@@ -67,7 +69,7 @@ class RecordingWriter:
         self._run = run
         self._masker = masker
         self._path: Path | None = None
-        self._error: MidspanError | None = None
+        self._error: ConfigError | None = None
 
     def finish(self, outcome: RunResult | Exception) -> None:
         if isinstance(outcome, RunResult):
@@ -83,16 +85,14 @@ class RecordingWriter:
             if self._path is None:
                 self._path = _create(self._directory, self._encode(self._run))
             _append(self._path, self._encode(line))
-        except OSError as error:
+        except (OSError, MidspanError) as error:
             path = str(self._path or self._directory)
-            self._error = ConfigError(f"cannot write the recording {path!r}: {error.strerror or error}")
+            sentence = f"cannot write the recording {path!r}: {getattr(error, 'strerror', None) or error}"
+            self._error = ConfigError(sentence)
             raise self._error from error
-        except MidspanError as error:
-            self._error = error
-            raise
 
     def _encode(self, line: Line) -> bytes:
-        return encode(self._masker.mask(line)) + b"\n"
+        return self._masker.mask(encode(line)) + LINE_END
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -149,9 +149,11 @@ class RecordedProvider(WrapperProvider):
             self._write(request, events, error=RecordedError.of(error))
             raise
 
-    def _write(self, request: ModelRequest, events: Sequence[PartEvent], *outcome: Any, **error: Any) -> None:
+    def _write(self, request: ModelRequest, events: Sequence[PartEvent], response: Any = None, **error: Any) -> None:
         recorded = RecordedRequest(request.config, request.history.messages)
-        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), *outcome, **error))
+        documents = () if response is None else tuple(bytes(document).decode() for document in response.raw)
+        stored = None if response is None else replace(response, raw=())
+        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), stored, documents, **error))
 
 
 class RecordedTools(WrapperSource):

@@ -1,12 +1,10 @@
 """`replay`: an agent whose runs are answered from recordings; `freeze`: a test that replays them."""
 
 import logging
-import os
 import re
 import threading
 from collections.abc import AsyncIterator
 from itertools import zip_longest
-from keyword import iskeyword
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ from midspan._schema.problems import MAX_QUOTED_CHARS, Steps, format_path, quote
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
-from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, NotRecordedError
 from midspan.providers.provider import Provider, WrapperProvider
-from midspan.providers.stream import collect, events_of
+from midspan.providers.stream import collect, parts_as_events
 from midspan.testing.format import (
     CallLine,
     EndLine,
@@ -33,7 +31,6 @@ from midspan.testing.format import (
     RecordedRequest,
     Recording,
     encode,
-    read_recording,
     read_recordings,
 )
 from midspan.testing.masking import MASK
@@ -53,23 +50,15 @@ def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output
     return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
 
 
-def asked(recording: str | PathLike[str]) -> dict[str, Any]:
-    """Return what the run of a recording was asked, as arguments of `run`: `agent.run_sync(**asked(path))`."""
-    run = read_recording(Path(recording)).run
-    match run.messages:
-        case (Message(role="user", parts=(Text(text, None),)),):
-            return {"prompt": text, **run.options}
-    return {"messages": History(run.messages), **run.options}
-
-
 def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
     """Replay every recording in the directory, or a single one, with what its run was asked.
 
     Raises an error if a request, a call or the outcome differs from the recording.
     """
     for recording in read_recordings(Path(directory)):
+        run = recording.run
         try:
-            result = replay(agent, recording.path).run_sync(**asked(recording.path))
+            result = replay(agent, recording.path).run_sync(messages=History(run.messages), **run.options)
             end = EndLine(result.text, tuple(run.call for run in result.tool_calls))
         except NotRecordedError:
             raise
@@ -80,31 +69,21 @@ def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
             raise NotRecordedError(f"the outcome differs from the recording {str(recording.path)!r} at {difference}")
 
 
-def freeze(
-    directory: str | PathLike[str], agent: str | None = None, *, output: str | PathLike[str] | None = None
-) -> str:
+def freeze(directory: str | PathLike[str], agent: str | None = None) -> str:
     """Return the source of a pytest test that replays every run of the directory.
 
-    `agent` names the agent as `my_module:agent`; without it, the test uses a fixture called `agent`. `output` is the
-    file that the source is for: the test then finds the recordings wherever pytest is started. Without it, the source
-    has the path of the directory as it is given.
+    `agent` names the agent as `my_module:agent`; without it, the test uses a fixture called `agent`.
     """
     for recording in read_recordings(Path(directory)):
         if recording.end is None:
             raise ConfigError(f"the recording {str(recording.path)!r} was cut off; delete it, or record the run again")
-    location = f"Path({str(Path(directory))!r})"  # repr, so that no name of a file becomes code
-    if output is not None:
-        relative = os.path.relpath(Path(directory).resolve(), Path(output).resolve().parent)
-        location = f"Path(__file__).parent.joinpath({Path(relative).as_posix()!r})"
-    import_agent = "from midspan import Agent" if agent is None else _import(agent)
-    return _TEST.format(import_agent, location, "agent: Agent" if agent is None else "")
-
-
-def _import(agent: str) -> str:
-    module, _, variable = agent.partition(":")
-    if not all(name.isidentifier() and not iskeyword(name) for name in (*module.split("."), variable)):
+    module, _, variable = ("midspan:Agent" if agent is None else agent).partition(":")
+    if not all(map(str.isidentifier, (*module.split("."), variable))):
         raise ConfigError(f"agent must name a module and a variable, as 'my_module:agent', got {agent!r}")
-    return f"from {module} import {variable}" + ("" if variable == "agent" else " as agent")
+    alias = "" if agent is None or variable == "agent" else " as agent"
+    fixture = "agent: Agent" if agent is None else ""
+    # repr, so that no name of a file becomes code
+    return _TEST.format(f"from {module} import {variable}{alias}", repr(str(Path(directory))), fixture)
 
 
 _TEST = '''\
@@ -117,7 +96,7 @@ from midspan.testing import assert_replays
 # fmt: off
 {}
 
-RECORDINGS = {}
+RECORDINGS = Path({})
 # fmt: on
 
 
@@ -140,12 +119,10 @@ class RecordingLibrary:
         with self._lock:
             if not self._unused:
                 raise NotRecordedError(f"all recordings in {str(self._path)!r} have been replayed, but not this run")
-            # Comparing masked texts is slower, and seldom necessary.
-            equal = next((pair for pair in self._unused if pair[1] == now), None)
-            pair = equal or next((pair for pair in self._unused if diff(pair[1], now) is None), None)
-            if pair is not None:
-                self._unused.remove(pair)
-                return pair[0]
+            for recording, prompt in self._unused:
+                if diff(prompt, now) is None:
+                    self._unused.remove((recording, prompt))
+                    return recording
             recording, prompt = self._unused[0]
         difference = diff(prompt, now, ("messages",))
         raise NotRecordedError(f"the run differs from the recording {str(recording.path)!r} at {difference}")
@@ -219,16 +196,13 @@ class ReplayedProvider(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         exchange = self._replayer.exchange(self.model, request)
-        if exchange.response is not None and not exchange.events:  # it was recorded without a stream
-            for event in events_of(exchange.response):
-                yield event
-            return
-        for event in exchange.events:
+        response = exchange.response
+        for event in exchange.events or parts_as_events(response.message.parts if response else ()):
             yield event
         if exchange.error is not None:
             raise exchange.error.to_exception()
-        if exchange.response is not None:
-            yield exchange.response
+        if response is not None:
+            yield replace(response, raw=tuple(msgspec.Raw(document.encode()) for document in exchange.documents))
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         return await collect(self.stream(request))

@@ -1,24 +1,19 @@
 """`midspan ask`: one question, one answer."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, TextIO
 
 import msgspec
 
-from midspan._cli.arguments import (
-    add_json_argument,
-    add_log_arguments,
-    add_model_arguments,
-    add_path,
-    add_tool_arguments,
-)
+from midspan._cli import arguments
 from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.output import Answer, Display, Progress, stdout_for_answers, write
+from midspan._cli.output import Answer, Display, Progress, stdout_for_answers
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
-from midspan._cli.text import error_fields, json_document
+from midspan._cli.text import error_fields, json_document, write
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._storage.journal import RunSummary
 from midspan._types.events import RunEnd, RunEvent, RunStart
@@ -30,43 +25,43 @@ from midspan.errors import LimitReachedError
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; text from stdin comes before it")
-    add_model_arguments(parser)
-    add_tool_arguments(parser)
+    arguments.add_model_arguments(parser)
+    arguments.add_tool_arguments(parser)
     file_help = "also send a file, a page of the web, or stdin; repeatable"
-    add_path(parser, "-f", "--file", metavar="FILE|URL|-", action="append", default=[], help=file_help)
+    arguments.add_path(parser, "-f", "--file", metavar="FILE|URL|-", action="append", default=[], help=file_help)
     schema_help = 'answer in JSON: with these fields, such as "name, age int, tags str[]", or by a JSON Schema'
     parser.add_argument("--schema", metavar="FIELDS|FILE.json", help=schema_help)
-    add_log_arguments(parser)
+    arguments.add_log_arguments(parser)
     prompt_help = "describe the tools in the prompt and read calls from the text"
     parser.add_argument("--prompt-mode", action="store_true", help=prompt_help)
-    add_path(parser, "--record", metavar="DIR", help="record the run in DIR, to replay it in tests")
-    add_json_argument(parser)
+    arguments.add_path(parser, "--record", metavar="DIR", help="record the run in DIR, to replay it in tests")
+    arguments.add_json_argument(parser)
 
 
 def run(options: Namespace) -> int:
-    report, error = Report(), None
+    shown, error = EventList(), None
     with stdout_for_answers() as out:
         try:
-            _ask(options, report, out)
+            _ask(options, shown, out)
         except BaseException as raised:
             error = raised
             raise
         finally:
             if options.json:
-                write(out, json_document(report.fields(error)))
+                write(out, json_document(report(shown.events, shown.session, error)))
     return 0
 
 
-def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
+def _ask(options: Namespace, shown: "EventList", out: TextIO) -> None:
     settings = load_settings(options)
     prompt = read_prompt(options.question, options.file)
     schema = {} if options.schema is None else {"output": read_schema(options.schema)}
     tools = [*load_tools(settings.tools), *mcp_sources(options)]
-    displays: list[Display] = [report, Progress(verbose=options.verbose)]
+    displays: list[Display] = [shown, Progress(verbose=options.verbose)]
     if not options.json:
         displays.append(Answer(out))
     with InterruptibleRunner() as runner, logged_session(runner, options, settings) as (log, session):
-        report.session = None if not session or session.startswith("-") else session
+        shown.session = None if not session or session.startswith("-") else session
         agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
         if options.prompt_mode:
             agent = agent.replace(prompt_mode=True)
@@ -78,44 +73,41 @@ def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
             conversation.ask(prompt, displays, **schema)
 
 
-class Report(Display):
-    """The JSON object about a run, collected from its events."""
+class EventList(Display):
+    """The events of a run, for the JSON object about it."""
 
     def __init__(self) -> None:
+        self.events: list[RunEvent] = []
         self.session: str | None = None
-        self._state = RunState.of(History())
-        self._summary = RunSummary()
-        self._run_id: str | None = None
-        self._answer: str | None = None
-        self._limit: str | None = None
 
     def show(self, event: RunEvent) -> None:
-        self._summary = self._summary.after(event)
-        match event:
-            case RunEnd(text=text, limit=limit, error=None):
-                self._answer, self._limit = text, limit
-            case RunEnd(limit=limit):  # the state after it has results for calls that did not end
-                self._limit = limit
-            case _:
-                self._state = self._state.after(event)
-                self._run_id = event.run_id if isinstance(event, RunStart) else self._run_id
+        self.events.append(event)
 
-    def fields(self, error: BaseException | None = None) -> dict[str, Any]:
-        state, usage = self._state, self._summary.usage
-        ended = {run.index: run for run in state.ended}
-        calls = [_call_fields(run.call, run) for run in state.tool_runs]
-        calls += [_call_fields(call, ended.get(index)) for index, call in enumerate(state.calls)]
-        return {
-            "answer": self._answer,
-            "tool_calls": calls,
-            "usage": {**msgspec.structs.asdict(usage), "total": usage.total},
-            "turns": self._summary.turns,
-            "run_id": self._run_id,
-            "model": self._summary.model,
-            "limit": error.limit if isinstance(error, LimitReachedError) else self._limit,
-            "session": self.session,
-            "error": None if error is None else error_fields(error),
-        }
+
+def report(events: Sequence[RunEvent], session: str | None, error: BaseException | None = None) -> dict[str, Any]:
+    """Return the JSON object about a run."""
+    state, summary, end = RunState.of(History()), RunSummary(), None
+    for event in events:
+        summary = summary.after(event)
+        if isinstance(event, RunEnd):  # the state after it has results for calls that did not end
+            end = event
+        else:
+            state = state.after(event)
+    ended = {run.index: run for run in state.ended}
+    calls = [_call_fields(run.call, run) for run in state.tool_runs]
+    calls += [_call_fields(call, ended.get(index)) for index, call in enumerate(state.calls)]
+    limit = error.limit if isinstance(error, LimitReachedError) else end and end.limit
+    return {
+        "answer": None if end is None or end.error is not None else end.text,
+        "tool_calls": calls,
+        "usage": {**msgspec.structs.asdict(summary.usage), "total": summary.usage.total},
+        "turns": summary.turns,
+        "run_id": next((event.run_id for event in events if isinstance(event, RunStart)), None),
+        "model": summary.model,
+        "limit": limit,
+        "session": session,
+        "error": None if error is None else error_fields(error),
+    }
 
 
 def _call_fields(call: ToolCall, run: ToolRun | None) -> dict[str, Any]:

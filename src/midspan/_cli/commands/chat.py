@@ -19,7 +19,6 @@ from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.agent import Agent
 from midspan._types.codec import to_json
-from midspan._types.messages import History
 from midspan.errors import ConfigError, MidspanError
 
 _KEYS = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
@@ -28,7 +27,7 @@ _SLASH_COMMANDS = {
     "/model": "[NAME]: shows or changes the model",
     "/tools": "[FILE.py|MODULE|ready|none …]: shows or changes the tools",
     "/clear": "starts a new conversation; the old one stays in the log",
-    "/save": "FILE: writes the conversation to a file, as JSON or Markdown",
+    "/save": "FILE: writes the conversation to a file, as JSON",
     "/help": "shows this list",
     "/quit": "exits, like Ctrl-D",
 }
@@ -62,6 +61,7 @@ class Chat:
     def __init__(self, settings: Settings, start: Callable[[Agent], Conversation], options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
+        self._read_only = settings.read_only  # the restriction of the fallback model is not one of other models
         self._settings = with_fallback(settings, allow_all_tools=options.yes)
         self.conversation = start(build_agent(self._settings, self._tools))
         self._verbose: int = options.verbose
@@ -95,7 +95,7 @@ class Chat:
         match name:
             case "model":
                 if argument:
-                    self._use(model=argument, read_only=False)  # only the fallback model is restricted
+                    self._use(model=argument, read_only=self._read_only)
                 print_line(f"the model is {self.conversation.agent.model}")
             case "tools":
                 if argument:
@@ -125,21 +125,10 @@ class Chat:
 
     def _save(self, name: str) -> None:
         if not name:
-            raise ConfigError("name a file: /save FILE.json or /save FILE.md")
+            raise ConfigError("name a file: /save FILE.json")
         history, path = self.conversation.history, Path(name).expanduser()
-        data = to_json(history) if path.suffix == ".json" else _markdown(history).encode()
-        write_private(path, data, create_folder=False)
+        write_private(path, to_json(history), create_folder=False)
         print_line(f"wrote {len(history)} messages to {path}")
-
-
-def _markdown(history: History) -> str:
-    lines = []
-    for message in history:
-        if message.text:
-            lines.append(f"**{'You' if message.role == 'user' else 'Model'}:** {message.text}")
-        lines += [f"*{call.name} {call.arguments}*" for call in message.calls]
-        lines += [f"*{result.name}: {result.model_value}*" for result in message.results]
-    return "\n\n".join(lines) + "\n"
 
 
 def line_reader() -> Callable[[], str]:
@@ -154,18 +143,13 @@ def line_reader() -> Callable[[], str]:
         # Piped text is UTF-8, as for `ask`; a line that cannot be decoded is an error of that line alone.
         sys.stdin.reconfigure(encoding=None if is_terminal else "utf-8-sig", errors="surrogateescape")
 
+    has_prompt = is_terminal and sys.stdout.isatty()
+
     def read_line() -> str:
-        lines: list[str] = []
-        while True:
-            if is_terminal:
-                sys.stderr.write("… " if lines else "> ")
-                sys.stderr.flush()
-            line = sys.stdin.readline()
-            if not line and not lines:
-                raise EOFError
-            lines.append(line.rstrip("\n").removesuffix("\\"))
-            if not line.endswith("\\\n"):
-                return "\n".join(lines)
+        line = input("> " if has_prompt else "")
+        while line.endswith("\\"):
+            line = line.removesuffix("\\") + "\n" + input("… " if has_prompt else "")
+        return line
 
     return read_line
 

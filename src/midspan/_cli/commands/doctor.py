@@ -3,25 +3,19 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import Settings, load_settings, settings_path
-from midspan._cli.text import count_noun, describe_error, wrap_line
+from midspan._cli.text import describe_error, wrap_line, write
 from midspan._cli.tool_sources import load_tools
+from midspan._types.texts import count_noun
 from midspan._version import VERSION
 from midspan.errors import MidspanError
-from midspan.providers import HealthCheck
-from midspan.providers.registry import (
-    check_credentials,
-    credential_variables,
-    default_family,
-    fallback_family,
-    families,
-)
+from midspan.providers import HealthCheck, registry
 from midspan.tools import source_of
 
 _CLI_PACKAGES = ("rich", "prompt_toolkit", "shtab")
@@ -39,20 +33,19 @@ def run(_options: Namespace) -> int:
             doctor.installation, doctor.settings_file, doctor.log, doctor.tools, doctor.model,
             doctor.connections, doctor.weather,
         ):  # fmt: skip
-            for check in _without_errors(checks):
-                sys.stdout.write(wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
-                sys.stdout.flush()  # the checks of connections take a while
-                has_problem |= check.state == "problem"
+            try:
+                for check in checks():
+                    _print(check)
+                    has_problem |= check.state == "problem"
+            except (MidspanError, OSError) as error:
+                _print(HealthCheck("problem", describe_error(error)))
+                has_problem = True
     sys.stdout.write("there are problems to solve\n" if has_problem else "no problems\n")
     return int(has_problem)
 
 
-def _without_errors(checks: Callable[[], Iterator[HealthCheck]]) -> Iterator[HealthCheck]:
-    """Yield the checks; an error is a problem that they found."""
-    try:
-        yield from checks()
-    except (MidspanError, OSError) as error:
-        yield HealthCheck("problem", describe_error(error))
+def _print(check: HealthCheck) -> None:
+    write(sys.stdout, wrap_line(f"{check.state:<8}{check.message}", sys.stdout, indent=" " * 8))
 
 
 class _Doctor:
@@ -69,7 +62,7 @@ class _Doctor:
 
     def settings_file(self) -> Iterator[HealthCheck]:
         path = settings_path()
-        self._settings = load_settings(Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None))
+        self._settings = load_settings(Namespace())
         yield HealthCheck("ok", f"the settings in {path} are valid" if path.exists() else f"no settings file {path}")
 
     def log(self) -> Iterator[HealthCheck]:
@@ -86,15 +79,15 @@ class _Doctor:
     def model(self) -> Iterator[HealthCheck]:
         load_keys()
         if self._settings.model is not None:
-            check_credentials(self._settings.model)
-        elif default_family() is None:
-            family = fallback_family()
+            registry.check_credentials(self._settings.model)
+        elif registry.default_family() is None:
+            family = registry.fallback_family()
             answers = f"no model is named and no key is set, so the {family.name} model answers; {family.summary}"
-            yield HealthCheck("note", f"{answers}. Set {credential_variables()}, or name a model.")
+            yield HealthCheck("note", f"{answers}. Set {registry.credential_variables()}, or name a model.")
 
     def connections(self) -> Iterator[HealthCheck]:
         """Check each family that has credentials, or else the first one."""
-        known = [family for family in families() if family.check is not None]
+        known = [family for family in registry.families() if family.check is not None]
         configured = [family for family in known if family.has_credentials(os.environ)] or known[:1]
         for family in configured:
             yield from self._runner.run(family.check())  # type: ignore[misc]  # those in `known` have one
@@ -105,7 +98,6 @@ class _Doctor:
         from midspan.providers.rest import can_connect
 
         url = os.environ.get("MIDSPAN_WEATHER_URL") or "https://wttr.in"
-        if can_connect(url, 5.0):
-            yield HealthCheck("ok", f"{url}, the server of the tool get_weather, can be reached")
-        else:
-            yield HealthCheck("note", f"{url} cannot be reached, so the tool get_weather does not work")
+        is_reachable = can_connect(url, 5.0)
+        message = f"{url}, the server of the tool get_weather, {'can' if is_reachable else 'cannot'} be reached"
+        yield HealthCheck("ok" if is_reachable else "note", message)

@@ -2,10 +2,9 @@
 
 import asyncio
 from argparse import ArgumentParser, Namespace
-from typing import Any
 
 from midspan._cli.arguments import add_host_argument, add_path, comma_list, port_number
-from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.interrupts import serve_until_interrupted
 from midspan._cli.text import announce, print_line
 
 
@@ -25,16 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    server = _server(options)
-    with InterruptibleRunner() as runner:
-        try:
-            runner.run(_serve(server))
-        except KeyboardInterrupt:
-            print_line("the server has ended")
-    return 0
-
-
-def _server(options: Namespace) -> Any:
     from midspan.emulator import FaultPlan, LocalGemini
     from midspan.providers import provider_of
     from midspan.providers.registry import check_credentials
@@ -45,7 +34,7 @@ def _server(options: Namespace) -> Any:
     if faults is not None and faults.isdecimal():
         faults = FaultPlan.random(int(faults))
         print_line(f"faults: {faults}")
-    return LocalGemini(
+    server = LocalGemini(
         options.script,
         model=None if options.model is None else provider_of(options.model),
         faults=faults,
@@ -56,9 +45,11 @@ def _server(options: Namespace) -> Any:
         port=options.port,
     )
 
+    async def serve() -> None:
+        async with server:
+            hint = f"set GOOGLE_GEMINI_BASE_URL={server.url} for its clients"
+            announce(server.url, f"the local Gemini is ready; {hint}")
+            await asyncio.Event().wait()
 
-async def _serve(server: Any) -> None:
-    async with server:
-        hint = f"set GOOGLE_GEMINI_BASE_URL={server.url} for its clients"
-        announce(server.url, f"the local Gemini is ready; {hint}")
-        await asyncio.Event().wait()
+    serve_until_interrupted(serve())
+    return 0

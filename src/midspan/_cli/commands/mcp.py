@@ -5,6 +5,7 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +18,12 @@ from midspan._cli.arguments import (
     add_tools_argument,
     port_number,
 )
-from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.interrupts import InterruptibleRunner, serve_until_interrupted
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import announce, count_noun, escape_line, escape_lines, print_line, wrap_line, write_json
+from midspan._cli.text import announce, escape_line, escape_lines, print_line, wrap_line, write_json
 from midspan._cli.tool_sources import accept, config_paths, load_tools, make_servers, needs_trust
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 from midspan.tools import MCPServer, ToolListing
 
@@ -29,10 +31,13 @@ T = TypeVar("T")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    forms = {name: f"{name} {arguments}".rstrip() for name, (arguments, _, _) in ACTIONS.items()}
+    parser.usage = "\n       ".join(f"midspan mcp {form} [OPTION …]" for form in forms.values())
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = "actions:\n" + "\n".join(f"  {name:<8}{what}" for name, (what, _) in ACTIONS.items())
-    parser.add_argument("action", metavar="ACTION", choices=list(ACTIONS), help=", ".join(ACTIONS))
-    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="SERVER TOOL JSON for call, SERVER for tools")
+    parser.epilog = "actions:\n" + "\n".join(f"  {forms[name]:<24}{ACTIONS[name][1]}" for name in ACTIONS)
+    action_help = "what to do, see below; list by default"
+    parser.add_argument("action", metavar="ACTION", choices=list(ACTIONS), nargs="?", default="list", help=action_help)
+    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="what the action takes")
     add_mcp_argument(parser)
     add_json_argument(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="allow destructive tools; accept what trust shows")
@@ -45,12 +50,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    _, action = ACTIONS[options.action]
+    _, _, action = ACTIONS[options.action]
     return action(options)
 
 
 def _list(options: Namespace) -> int:
-    """List the servers without starting them."""
     from midspan.tools.mcp.config import read_config
 
     rows = [
@@ -71,7 +75,6 @@ def _list(options: Namespace) -> int:
 
 
 def _tools(options: Namespace) -> int:
-    """List the tools of all servers, or of the named ones."""
     listings = _listings(_chosen(options, options.arguments))
     if options.json:
         tools = {server.name: msgspec.to_builtins(listing.tools) for server, listing, _ in listings}
@@ -80,24 +83,22 @@ def _tools(options: Namespace) -> int:
     for server, listing, _ in listings:
         for spec in () if options.json else listing:
             marks = " [read-only]" * bool(spec.read_only) + " [destructive]" * bool(spec.destructive)
-            sys.stdout.write(f"{escape_line(server.name)} {escape_line(spec.name)}{marks}\n")
-            for line in escape_lines(spec.description).splitlines():  # all of it: the model reads it
-                sys.stdout.write(f"    {line}\n")
+            description = escape_lines(spec.description).replace("\n", "\n    ")  # all of it: the model reads it
+            sys.stdout.write(f"{escape_line(server.name)} {escape_line(spec.name)}{marks}\n    {description}\n")
         _print_problems(listing)
     return int(any(listing.unavailable for _, listing, _ in listings))
 
 
 def _call(options: Namespace) -> int:
-    """Call one tool and print its result."""
     if len(options.arguments) not in (2, 3):
         raise ConfigError("name a server and a tool, and pass arguments as JSON: midspan mcp call SERVER TOOL [JSON]")
-    name, tool, *json = options.arguments
+    name, tool, json = (*options.arguments, "{}")[:3]
     try:
-        arguments = msgspec.json.decode(json[0] if json else "{}", type=dict[str, Any])
+        arguments = msgspec.json.decode(json, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ConfigError(f"the arguments are not a JSON object: {json[0]}") from error
+        raise ConfigError(f"the arguments are not a JSON object: {json}") from error
     (server,) = _chosen(options, [name])
-    result: ToolResult = _with_servers([server], _call_tool(server, tool, arguments))
+    result = _with_servers([server], _call_tool(server, tool, arguments))
     if options.json:
         write_json(msgspec.to_builtins(result))
     else:
@@ -124,10 +125,9 @@ async def _call_tool(server: MCPServer, name: str, arguments: dict[str, Any]) ->
 
 
 def _doctor(options: Namespace) -> int:
-    """Start every server and say what works."""
     rows: list[dict[str, Any]] = [
         {"server": server.name, "ok": not listing.unavailable, "tools": len(listing.tools), "protocol": version,
-         "problems": [msgspec.to_builtins(source) for source in listing.unavailable]}
+         "problems": msgspec.to_builtins(listing.unavailable)}
         for server, listing, version in _listings(_chosen(options, options.arguments))
     ]  # fmt: skip
     if options.json:
@@ -142,7 +142,6 @@ def _doctor(options: Namespace) -> int:
 
 
 def _trust(options: Namespace) -> int:
-    """Show and accept the project's servers and the tools that have changed."""
     paths = _existing_paths(options)
     for path in paths:
         if needs_trust(options, path) and not accept(path, ask=not options.yes):
@@ -178,7 +177,7 @@ def _chosen(options: Namespace, names: list[str]) -> list[MCPServer]:
     for name in names:
         if name not in known:
             raise ConfigError(f"there is no server {name!r}; the servers are: {', '.join(known) or 'none'}")
-    return [known[name] for name in names] if names else servers
+    return [known[name] for name in names or known]
 
 
 def _existing_paths(options: Namespace) -> list[Path]:
@@ -191,11 +190,9 @@ def _existing_paths(options: Namespace) -> list[Path]:
 def _listings(servers: list[MCPServer]) -> list[tuple[MCPServer, ToolListing, str | None]]:
     """Start the servers, and return each with its tools and the version of the protocol that it speaks."""
 
-    async def listing(server: MCPServer) -> tuple[MCPServer, ToolListing, str | None]:
-        return server, await server.list_tools(), server.protocol_version
-
     async def listings() -> list[tuple[MCPServer, ToolListing, str | None]]:
-        return await asyncio.gather(*map(listing, servers))
+        tools = await asyncio.gather(*(server.list_tools() for server in servers))
+        return [(server, listing, server.protocol_version) for server, listing in zip(servers, tools, strict=True)]
 
     return _with_servers(servers, listings())
 
@@ -219,40 +216,32 @@ def _print_problems(listing: ToolListing) -> None:
 
 
 def _serve(options: Namespace) -> int:
-    """Serve tools until stdin ends, or with --http until Ctrl-C."""
-    from midspan.tools import source_of
+    from midspan.tools import serve_mcp, source_of
     from midspan.tools.mcp.serve.server import mcp_server
 
     server = mcp_server(source_of(load_tools(options.tools)))
-    if options.http is None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that reads stdin would not notice a cancellation
-        asyncio.run(_serve_source(server, options))
-        return 0
-    with InterruptibleRunner() as runner:
-        try:
-            runner.run(_serve_source(server, options))
-        except KeyboardInterrupt:
-            print_line("the server has ended")
-    return 0
-
-
-async def _serve_source(server: Any, options: Namespace) -> None:
-    from midspan.tools import serve_mcp
 
     def on_start(url: str) -> None:
         announce(url, "the MCP server is ready")
 
-    try:
-        await serve_mcp(server, port=options.http, host=options.host, hosts=options.allowed_host, on_start=on_start)
-    finally:
-        await server.source.aclose()
+    async def serve() -> None:
+        async with aclosing(server.source):
+            await serve_mcp(server, port=options.http, host=options.host, hosts=options.allowed_host, on_start=on_start)
+
+    if options.http is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that reads stdin would not notice a cancellation
+        asyncio.run(serve())
+    else:
+        serve_until_interrupted(serve())
+    return 0
 
 
-ACTIONS: dict[str, tuple[str, Callable[[Namespace], int]]] = {
-    "list": ("list the servers of the configuration, without starting them", _list),
-    "tools": ("list the tools of all servers, or of those that are named", _tools),
-    "call": ("call a tool: midspan mcp call SERVER TOOL JSON", _call),
-    "doctor": ("start the servers and say what works", _doctor),
-    "trust": ("accept the .mcp.json of this folder, and tools that have changed", _trust),
-    "serve": ("serve tools of yours over stdio, or over HTTP with --http PORT", _serve),
+ACTIONS: dict[str, tuple[str, str, Callable[[Namespace], int]]] = {
+    "list": ("", "list the servers of the configuration, without starting them", _list),
+    "tools": ("[SERVER …]", "list the tools of all servers, or of those that are named", _tools),
+    "call": ("SERVER TOOL [JSON]", "call a tool and print its result", _call),
+    "doctor": ("[SERVER …]", "start the servers and say what works", _doctor),
+    "trust": ("", "accept the .mcp.json of this folder, and tools that have changed", _trust),
+    "serve": ("", "serve tools of yours until stdin ends, or with --http until Ctrl-C", _serve),
 }
+"""The arguments of each action, and what it does."""

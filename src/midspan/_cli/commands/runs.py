@@ -6,28 +6,27 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import Any
 
-from midspan._cli.arguments import add_json_argument, positive_integer
-from midspan._cli.commands.ask import Report
+from midspan._cli.arguments import add_json_argument
+from midspan._cli.commands.ask import report
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.output import Answer, Progress
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import count_noun, escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
+from midspan._cli.text import escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
 from midspan._storage.journal import RunInfo
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart
 from midspan._types.parts import Text
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 
-_UNFINISHED = "unfinished"
-"""The run goes on in another process, or its process was killed."""
-_MARKS = {"completed": " ", _UNFINISHED: "…"}
+_MARKS = {"completed": " ", "unfinished": "…"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     actions_help = "what to do; list by default"
     parser.add_argument("action", choices=list(_ACTIONS), nargs="?", default="list", help=actions_help)
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
-    parser.add_argument("-n", "--number", metavar="N", type=positive_integer, default=20, help="how many to list (20)")
+    parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many to list (20)")
     parser.add_argument("--all", action="store_true", help="delete all runs")
     add_json_argument(parser)
 
@@ -39,7 +38,7 @@ def run(options: Namespace) -> int:
 
 
 def _list(log: RunLog, options: Namespace) -> None:
-    runs = [(info, _question(log.events(info.run, limit=1))) for info in log.runs(options.number)]
+    runs = [(info, _question(log.read(info.run, limit=1))) for info in log.runs(options.number)]
     if options.json:
         write_json([_fields(info, question) for info, question in runs])
         return
@@ -69,7 +68,8 @@ def _fields(info: RunInfo, question: str) -> dict[str, Any]:
 
 
 def _state(info: RunInfo) -> str:
-    return info.summary.state if info.summary.ended else _UNFINISHED
+    """Return how the run ended, or `unfinished`: it goes on in another process, or its process was killed."""
+    return info.summary.state if info.summary.ended else "unfinished"
 
 
 def _question(events: list[RunEvent]) -> str:
@@ -85,12 +85,9 @@ def _show(log: RunLog, options: Namespace) -> None:
         raise ConfigError("the log is empty")
     for id in ids:
         info = log.find(id)
-        events = log.events(info.run)
+        events = log.read(info.run)
         if options.json:
-            report = Report()
-            for event in events:
-                report.show(event)
-            write_json({**report.fields(), **_fields(info, _question(events))})
+            write_json({**report(events, None), **_fields(info, _question(events))})
         else:
             _print_run(info, events)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
-from midspan._cli.settings import SettingsFile, load_settings, private_directory, read_toml, state_directory
+from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, state_directory
 from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MEMORY = "memory"
 _OTHERS = ("journal", "mcp")
-_AGENT_SETTINGS = SettingsFile.__struct_fields__
+_AGENT_SETTINGS = Settings.__struct_fields__
 _FLAGS = ("host", "port", "models", "allow_anonymous")
 
 
@@ -63,7 +63,8 @@ def run(options: Namespace) -> int:
     values = {} if path is None else read_toml(path)
     journal, mcp = (values.pop(name, None) for name in _OTHERS)
     options.mcp = options.mcp or mcp
-    file = None if path is None else _agent_settings(values, path)
+    agent_values = {name: values.pop(name) for name in _AGENT_SETTINGS if name in values}
+    file = None if path is None else settings_of(Settings, agent_values, str(path))
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
     config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
     tokens = Tokens.of_environment(os.environ)
@@ -86,12 +87,6 @@ def run(options: Namespace) -> int:
         serve(app, config, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
     print_line("the server has ended")
     return 0
-
-
-def _agent_settings(values: dict[str, Any], path: Path) -> SettingsFile:
-    """Take the settings of the agent out of the values of a file."""
-    names = [name for name in _AGENT_SETTINGS if name in values]
-    return settings_of(SettingsFile, {name: values.pop(name) for name in names}, str(path))
 
 
 def _mcp_servers(options: Namespace) -> list[Any]:
