@@ -1,9 +1,10 @@
 """Schemas compiled with jsonschema-rs, within bounds on the work that they can cause. Nothing is ever fetched."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._schema.problems import Problem, Steps, describe, format_errors, quoted
 from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer, measure
@@ -20,7 +21,12 @@ _MAX_STACK = 1_000
 _MAX_BACKTRACKS = 100_000
 _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
-_CEILING = 10**12
+_UNBOUNDED = frozenset(("$dynamicRef", "$recursiveRef", "uniqueItems"))
+"""References that may lead to the schema that they are in, and a keyword that compares whole values."""
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is never fetched")
 
 
 class CompiledSchema:
@@ -32,20 +38,22 @@ class CompiledSchema:
         *,
         label: str = "parameters",
         formats: bool = False,
-        remotes: Mapping[str, Any] | None = None,
+        retrieve: Callable[[str], Any] = _refuse,
     ) -> None:
         self.schema = schema
-        self._options: dict[str, Any] = {"validate_formats": formats, "retriever": _retriever(remotes or {})}
+        self._options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve}
         self._parts: Any = None
         try:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
             self.tree = SchemaTree(schema)
             self.root = self.tree.root
-            self.cost = validation_cost(self.tree)
+            self.cost = validation_cost(self.root)
             self.validator = self._build()
         except ValueError as error:
             raise SchemaError(f"invalid {label} schema{_describe(error)}") from error
+        except RecursionError as error:
+            raise SchemaError(f"invalid {label} schema: its references are nested too deeply") from error
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
@@ -107,20 +115,10 @@ def _describe(error: ValueError) -> str:
 
     if not isinstance(error, jsonschema_rs.ValidationError):
         return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
-    pointer = format_pointer(tuple(map(str, error.instance_path)))
+    pointer = format_pointer(*error.instance_path)
     if pointer.endswith("/type") or "/type/" in pointer:
         return f" at {pointer}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
     return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
-
-
-def _retriever(remotes: Mapping[str, Any]) -> Callable[[str], Any]:
-    def retrieve(uri: str) -> Any:
-        document = remotes.get(uri, remotes.get(uri.rstrip("#")))
-        if document is None:
-            raise ValueError(f"{uri} is never fetched")
-        return document
-
-    return retrieve
 
 
 class ValidationCost(Struct, frozen=True):
@@ -134,8 +132,7 @@ class ValidationCost(Struct, frozen=True):
     """How many of them are nested in each other."""
     total: int = 1
     """The size of the schema with every reference written out once."""
-    is_recursive: bool = False
-    needs_depth_check: bool = False
+    is_unbounded: bool = True
     """Whether validating a value may go deeper into it than the schema itself is deep."""
 
     @property
@@ -145,59 +142,36 @@ class ValidationCost(Struct, frozen=True):
     def estimate(self, size: int, depth: int) -> int:
         """Return about how many validations a value of this size and depth takes."""
         unfolded: int = self.branching ** min(depth, 40)
-        return size * (unfolded if self.is_recursive else min(unfolded, self.total))
+        return size * (unfolded if self.is_unbounded else min(unfolded, self.total))
 
 
-def validation_cost(tree: SchemaTree) -> ValidationCost:
+def validation_cost(root: SchemaNode) -> ValidationCost:
     """Return the cost of a schema. A schema that would take too long is an error."""
-    costs, is_recursive = _node_costs(tree.root)
-    keywords = {keyword for node in tree.nodes for keyword in node.schema}
-    is_recursive = is_recursive or not keywords.isdisjoint(("$dynamicRef", "$recursiveRef"))
-    cost = ValidationCost(
-        max(cost.checks for cost in costs.values()),
-        max(cost.branching for cost in costs.values()),
-        max(cost.ref_depth for cost in costs.values()),
-        costs[id(tree.root)].total,
-        is_recursive,
-        is_recursive or "uniqueItems" in keywords,  # which compares whole values with each other
-    )
-    if cost.checks > MAX_CHECKS:
+    known: dict[int, ValidationCost] = {}
+    cost = _node_cost(root, known)
+    costs = known.values()
+    checks, ref_depth = max(cost.checks for cost in costs), max(cost.ref_depth for cost in costs)
+    if checks > MAX_CHECKS:
         raise SchemaError(f"its references unfold into more than {MAX_CHECKS:,} checks of one value")
-    if cost.ref_depth > MAX_REF_DEPTH:
+    if ref_depth > MAX_REF_DEPTH:
         raise SchemaError(f"it has a chain of more than {MAX_REF_DEPTH} references")
-    return cost
+    return replace(cost, checks=checks, branching=max(cost.branching for cost in costs), ref_depth=ref_depth)
 
 
-def _node_costs(root: SchemaNode) -> tuple[dict[int, ValidationCost], bool]:
-    """Return the cost of each node, and whether any node contains itself.
-
-    Depth first without recursion, because a chain of references may be longer than Python's stack.
-    """
-    done: dict[int, ValidationCost] = {}
-    entered: set[int] = set()
-    is_recursive = False
-    pending = [(root, False)]
-    while pending:
-        node, is_complete = pending.pop()
-        if is_complete:
-            entered.discard(id(node))
-            done[id(node)] = _combined_cost(node, done)
-        elif id(node) not in entered and id(node) not in done:
-            entered.add(id(node))
-            pending.append((node, True))
-            for inner, _ in node.dependencies:
-                is_recursive = is_recursive or id(inner) in entered
-                if id(inner) not in done:
-                    pending.append((inner, False))
-    return done, is_recursive
-
-
-def _combined_cost(node: SchemaNode, done: dict[int, ValidationCost]) -> ValidationCost:
-    costs = [(done.get(id(inner), ValidationCost()), is_in_place) for inner, is_in_place in node.dependencies]
-    in_place = [cost for cost, is_in_place in costs if is_in_place]
-    return ValidationCost(
-        min(1 + sum(cost.checks for cost in in_place), _CEILING),
-        min(max(sum(cost.branching for cost in in_place), 1), _CEILING),
-        1 + max((cost.ref_depth for cost in in_place), default=0),
-        min(1 + sum(cost.total for cost, _ in costs), _CEILING),
-    )
+def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
+    """Return the cost of a node, and add it to those that are known."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = ValidationCost()  # for a schema that refers to itself
+    checks, branching, ref_depth, total = 1, 0, 0, 1
+    is_unbounded = not _UNBOUNDED.isdisjoint(node.schema)
+    for inner, is_in_place in node.dependencies:
+        cost = _node_cost(inner, known)
+        total += cost.total
+        is_unbounded = is_unbounded or cost.is_unbounded
+        if is_in_place:
+            checks += cost.checks
+            branching += cost.branching
+            ref_depth = max(ref_depth, cost.ref_depth)
+    known[id(node)] = ValidationCost(checks, max(branching, 1), ref_depth + 1, total, is_unbounded)
+    return known[id(node)]

@@ -4,21 +4,12 @@ import functools
 import re
 from typing import TYPE_CHECKING, Any
 
-from midspan._schema.tree import (
-    LISTS,
-    MAPS,
-    SchemaTree,
-    check_size,
-    format_pointer,
-    has_type,
-    map_subschemas,
-)
+from midspan._schema.tree import LISTS, MAPS, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-Path = tuple[str, ...]
 Schema = dict[str, Any]
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
@@ -39,7 +30,7 @@ def normalize(schema: Any) -> Schema:
 def normalize_tree(schema: Any) -> SchemaTree:
     """Return the normalized schema as a tree, without keywords that could not be read or lead out of the document."""
     check_size(schema)
-    root = _normalized(schema, ())
+    root = _normalized(schema, "")
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
     tree = SchemaTree(root)
@@ -49,22 +40,19 @@ def normalize_tree(schema: Any) -> SchemaTree:
     return tree
 
 
-def _normalized(schema: Any, path: Path) -> Schema | bool:
+def _normalized(schema: Any, pointer: str) -> Schema | bool:
     if isinstance(schema, str):
         schema = schema.lower() == "true" if schema.lower() in ("true", "false") else {"type": schema}
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict):
-        raise SchemaError(f"no schema at {_place(path)}: {schema!r:.80} is neither an object nor a boolean")
+        raise SchemaError(f"no schema at {pointer or 'the root'}: {schema!r:.80} is neither an object nor a boolean")
     node = _modernize(schema)
     declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
-    node |= map_subschemas(node, lambda item, steps: _normalized(item, (*path, *steps)))
-    types = list(dict.fromkeys(_type_name(name, path) for name in _as_list(declared)))
+    node |= map_subschemas(node, lambda item, path: _normalized(item, pointer + path))
+    types = list(dict.fromkeys(_type_name(name, pointer) for name in _as_list(declared)))
     if declared is not None and types and "any" not in types:
         node["type"] = types[0] if len(types) == 1 else types
-    if node.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
-        item_type = _TYPES.get(items[1] or items[2], "any")
-        node.setdefault("items", {} if item_type == "any" else {"type": item_type})
     _fix_enum(node)
     return _with_null(node) if is_nullable else node
 
@@ -146,10 +134,6 @@ def _fix_enum(node: Schema) -> None:
         del node["type"]
 
 
-def _place(path: Path) -> str:
-    return format_pointer(path) or "the root"
-
-
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
@@ -165,17 +149,15 @@ _ALIASES = {
     "any": "anything mixed unknown jsonvalue *",
 }
 """Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema."""
-_ITEMS = re.compile(r"\w+[\[<](\w+)[\]>]|(\w+)\[\]")
-"""The type of the items in `List[int]` and `string[]`."""
 _TYPES = {"": "any"} | {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
 
 
-def _type_name(name: Any, path: Path) -> str:
+def _type_name(name: Any, pointer: str) -> str:
     """Return the JSON type, or "any", for a type name in any case. Of `HashMap<String, Long>` the outer name counts."""
     if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
         name = _TYPE_NUMBERS[name]
     text = str(name).strip().lower()  # None means null
     json_type = "array" if text.endswith("[]") else _TYPES.get(re.split(r"[\[<]", text)[0].rpartition(".")[2])
     if json_type is None:
-        raise SchemaError(f"unknown type {name!r:.80} at {_place(path)}")
+        raise SchemaError(f"unknown type {name!r:.80} at {pointer or 'the root'}")
     return json_type

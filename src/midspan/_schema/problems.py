@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, format_pointer, type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, type_of
 
 Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
@@ -142,7 +142,7 @@ def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
 
 def _parent(error: Any, tree: SchemaTree) -> SchemaNode:
     """Return the schema that the keyword of an error is in."""
-    return tree.node(find_pointer(tree.root.schema, format_pointer(tuple(map(str, error.schema_path[:-1])))))
+    return tree.node(find_pointer(tree.root.schema, error.schema_path[:-1]))
 
 
 def describe(node: SchemaNode, depth: int = 0) -> str:

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -31,21 +31,21 @@ _ALL_TYPES = frozenset(TYPES)
 PYTHON_TYPES = dict(zip((str, float, int, bool, list, dict, type(None)), TYPES, strict=True))
 
 
-def format_pointer(steps: tuple[str, ...]) -> str:
+def format_pointer(*steps: str | int) -> str:
     """Return the location of a schema as a JSON Pointer: `/properties/place/items`."""
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def map_subschemas(schema: dict[str, Any], change: Callable[[Any, tuple[str, ...]], Any]) -> dict[str, Any]:
-    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its path from here."""
+def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its pointer from here."""
     changed: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
-            changed[keyword] = {name: change(item, (keyword, name)) for name, item in value.items()}
+            changed[keyword] = {name: change(item, format_pointer(keyword, name)) for name, item in value.items()}
         elif isinstance(value, list) and (keyword in LISTS or keyword == "items"):  # as up to draft 2019-09
-            changed[keyword] = [change(item, (keyword, str(index))) for index, item in enumerate(value)]
+            changed[keyword] = [change(item, format_pointer(keyword, index)) for index, item in enumerate(value)]
         elif keyword in SINGLE:
-            changed[keyword] = change(value, (keyword,))
+            changed[keyword] = change(value, format_pointer(keyword))
     return changed
 
 
@@ -53,44 +53,37 @@ class SchemaNode:
     """One schema of a document, with its subschemas and the target of its `$ref`."""
 
     target: "SchemaNode | None" = None
-    properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
-    pattern_properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
     additional: "SchemaNode"
     """The schema of properties that are not named."""
-    prefix: "Sequence[SchemaNode]" = ()
-    """The schemas of the first items one by one, as any draft writes them."""
     items: "SchemaNode"
     """The schema of all items after the prefix."""
-    all_of: "Sequence[SchemaNode]" = ()
-    _types: frozenset[str] | None = None
 
-    def __init__(self, schema: Any, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, schema: Any, subschemas: Mapping[str, Any] = MappingProxyType({}), pointer: str = "") -> None:
         self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
         self.always: bool | None = schema if isinstance(schema, bool) else None
         """True for the schema `true`, which any value fits, and False for `false`, which no value fits."""
-        self.pointer = format_pointer(path)
+        self.pointer = pointer
         """Where it is in the document."""
-        self.subschemas: dict[str, Any] = {}
+        self.subschemas = subschemas
         """By keyword: a node, a list of nodes, or nodes by name."""
+        self.properties: Mapping[str, SchemaNode] = subschemas.get("properties", {})
+        self.pattern_properties: Mapping[str, SchemaNode] = subschemas.get("patternProperties", {})
+        self.all_of: Sequence[SchemaNode] = subschemas.get("allOf", ())
+        prefix, items = "prefixItems", "items"
+        if isinstance(subschemas.get("items"), list):  # as up to draft 2019-09
+            prefix, items = "items", "additionalItems"
+        self.prefix: Sequence[SchemaNode] = subschemas.get(prefix, ())
+        """The schemas of the first items one by one."""
+        if items in subschemas:
+            self.items = subschemas[items]
+        if "additionalProperties" in subschemas:
+            self.additional = subschemas["additionalProperties"]
+        self._types: frozenset[str] | None = None
 
     @classmethod
     def combine(cls, keyword: str, nodes: "Sequence[SchemaNode]") -> "SchemaNode":
         """Return a node that stands for `{keyword: nodes}` and has no place in the document."""
-        node = cls({keyword: [inner.raw for inner in nodes]})
-        node.attach({keyword: nodes})
-        return node
-
-    def attach(self, subschemas: dict[str, Any]) -> None:
-        self.subschemas = subschemas
-        self.properties = subschemas.get("properties", self.properties)
-        self.pattern_properties = subschemas.get("patternProperties", self.pattern_properties)
-        self.additional = subschemas.get("additionalProperties", ANYTHING)
-        self.all_of = subschemas.get("allOf", ())
-        items = subschemas.get("items", ANYTHING)
-        if isinstance(items, list):
-            self.prefix, self.items = items, subschemas.get("additionalItems", ANYTHING)
-        else:
-            self.prefix, self.items = subschemas.get("prefixItems", ()), items
+        return cls({keyword: [inner.raw for inner in nodes]}, {keyword: nodes})
 
     @property
     def raw(self) -> Any:
@@ -216,12 +209,12 @@ class SchemaTree:
         self._by_id: dict[int, SchemaNode] = {}
         self._anchors: dict[str, Any] = {}
         self._references: list[SchemaNode] = []
-        self.root = self._add(schema, ())
+        self.root = self._add(schema, "")
         for node in self._references:  # grows while it is read
             target, fragment = self._find(node.schema["$ref"])
             if isinstance(target, dict | bool):
                 # It may be where no keyword puts a schema, and is added now.
-                node.target = self._add(target, tuple(pointer_steps(fragment)))
+                node.target = self._add(target, fragment if fragment.startswith("/") else "")
 
     @property
     def nodes(self) -> list[SchemaNode]:
@@ -237,17 +230,17 @@ class SchemaTree:
         """Nodes whose `$ref` leads out of the document, or nowhere."""
         return [node for node in self._references if node.target is None]
 
-    def _add(self, schema: Any, path: tuple[str, ...]) -> SchemaNode:
+    def _add(self, schema: Any, pointer: str) -> SchemaNode:
         if not isinstance(schema, dict):
-            return SchemaNode(schema, path)
+            return SchemaNode(schema, pointer=pointer)
         if (known := self._by_id.get(id(schema))) is not None:
             return known
-        node = self._by_id[id(schema)] = SchemaNode(schema, path)
+        subschemas = map_subschemas(schema, lambda item, path: self._add(item, pointer + path))
+        node = self._by_id[id(schema)] = SchemaNode(schema, subschemas, pointer)
         if isinstance(schema.get("$anchor"), str):
             self._anchors[schema["$anchor"]] = schema
         if isinstance(schema.get("$ref"), str):
             self._references.append(node)
-        node.attach(map_subschemas(schema, lambda item, steps: self._add(item, (*path, *steps))))
         return node
 
     def _find(self, reference: str) -> tuple[Any, str]:
@@ -260,20 +253,20 @@ class SchemaTree:
             return None, fragment
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment), fragment
-        return find_pointer(self._document, fragment), fragment
+        return find_pointer(self._document, pointer_steps(fragment)), fragment
 
 
 def pointer_steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def find_pointer(document: Any, pointer: str) -> Any:
-    """Return what a JSON Pointer leads to; None if there is nothing."""
-    for step in pointer_steps(pointer):
+def find_pointer(document: Any, steps: Iterable[str | int]) -> Any:
+    """Return what the steps of a JSON Pointer lead to; None if there is nothing."""
+    for step in steps:
         if isinstance(document, dict):
             document = document.get(step)
-        elif isinstance(document, list) and step.isascii() and step.isdigit() and int(step[:9]) < len(document):
-            document = document[int(step[:9])]
+        elif isinstance(document, list) and (index := str(step)[:9]).isdecimal() and int(index) < len(document):
+            document = document[int(index)]
         else:
             return None
     return document
