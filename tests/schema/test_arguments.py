@@ -284,7 +284,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
         (
             ["a"],
             {"contains": {"type": "integer"}},
-            'has too few or too many items that fit {"type": "integer"}, got ["a"]',
+            'expected an item that fits {"type": "integer"}, got ["a"]',
         ),
     ],
 )

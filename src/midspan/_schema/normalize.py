@@ -1,16 +1,10 @@
 """Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
 
-import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from midspan._schema.tree import LISTS, MAPS, SchemaTree, check_size, has_type, map_subschemas
+from midspan._schema.tree import LISTS, MAPS, Schema, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
-
-if TYPE_CHECKING:
-    import jsonschema_rs
-
-Schema = dict[str, Any]
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
 """`google.ai.generativelanguage.Type`, by number."""
@@ -89,23 +83,15 @@ def _corrected(keyword: str, value: Any) -> Any:
 
 def _drop_malformed(tree: SchemaTree) -> None:
     """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
-    meta = _meta_validator()
+    from jsonschema_rs import meta  # slow to import
+
     try:
-        nodes = [] if meta.is_valid(tree.root.schema) else tree.nodes
-        for node in nodes:
-            values = {keyword: value for keyword, value in node.schema.items() if keyword not in node.subschemas}
-            for keyword, value in values.items():
-                if not meta.is_valid({keyword: value}):
+        for node in [] if meta.is_valid(tree.root.schema) else tree.nodes:
+            for keyword in node.schema.keys() - node.subschemas.keys():
+                if not meta.is_valid({keyword: node.schema[keyword]}):
                     del node.schema[keyword]
     except ValueError:
         return  # something in it that is not JSON, which compiling the schema reports
-
-
-@functools.cache
-def _meta_validator() -> "jsonschema_rs.Validator":
-    import jsonschema_rs  # slow to import
-
-    return jsonschema_rs.validator_for({"$ref": "https://json-schema.org/draft/2020-12/schema"})
 
 
 def _with_null(node: Schema) -> Schema:
