@@ -9,7 +9,7 @@ import datetime
 import decimal
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._schema.problems import Problem, quoted
+from midspan._schema.tree import Schema
 from midspan.errors import ArgumentError, SchemaError
 
-Schema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
 _MAX_PROBLEMS = 20
@@ -59,12 +59,6 @@ class ConversionError(Exception):
     def expected(cls, expected: str, value: Any) -> "ConversionError":
         return cls.of(f"expected {expected}, got {quoted(value)}")
 
-    def argument_error(self) -> ArgumentError:
-        """Return the error for the model: one problem, or one line for each."""
-        if len(self.problems) == 1:
-            return ArgumentError(self.problems[0].path, self.problems[0].message)
-        return ArgumentError("", "\n".join(map(str, self.problems[:_MAX_PROBLEMS])))
-
 
 class TypeSchema(Struct, frozen=True):
     """A type hint as JSON Schema, and the function that converts JSON to its values."""
@@ -102,6 +96,23 @@ class ObjectSchema(Struct, frozen=True):
             raise ConversionError.expected(f"object with {', '.join(self.types) or 'no properties'}", value)
         converted = convert_parts((name, item, self.types.get(name, self.extra)) for name, item in value.items())
         return dict(zip(value, converted, strict=True))
+
+
+def convert_valid(value: Any, convert: Convert) -> Any:
+    """Convert a value that is valid by its schema. Raises ArgumentError if that does not suffice, as for a date."""
+    try:
+        return convert(value)
+    except ConversionError as error:
+        raise argument_error(error.problems) from error
+    except RecursionError as error:
+        raise ArgumentError("", "nested too deeply") from error
+
+
+def argument_error(problems: Sequence[Problem]) -> ArgumentError:
+    """Return the error for the model: one problem, or one line for each."""
+    if len(problems) == 1:
+        return ArgumentError(problems[0].path, problems[0].message)
+    return ArgumentError("", "\n".join(map(str, problems[:_MAX_PROBLEMS])))
 
 
 def convert_parts(parts: Iterable[tuple[str | int, Any, Any]]) -> list[Any]:
@@ -144,15 +155,12 @@ def scalar_type(hint: Any) -> TypeSchema | None:
             converted = msgspec.convert(value, hint)
         except msgspec.ValidationError:
             raise ConversionError.expected(expected, value) from None
-        if hint is decimal.Decimal and not _is_bounded(converted):
+        is_number = isinstance(converted, decimal.Decimal)
+        if is_number and not (converted.is_finite() and abs(converted.adjusted()) <= _MAX_DECIMAL_EXPONENT):
             raise ConversionError.expected("a finite number with a reasonable exponent", value)
         return converted
 
     return TypeSchema(dict(schema), convert, frozenset([hint]) & JSON_SCALARS)
-
-
-def _is_bounded(number: decimal.Decimal) -> bool:
-    return number.is_finite() and abs(number.adjusted()) <= _MAX_DECIMAL_EXPONENT
 
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}

@@ -1,19 +1,16 @@
 """The type that an answer must have, from a Python type or a JSON Schema."""
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 import msgspec
 
 from midspan._schema.arguments import SchemaValidator
-from midspan._schema.conversion import ConversionError
+from midspan._schema.conversion import argument_error, convert_valid
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
 
 _VALUE = "value"
-_MAX_PROBLEMS = 5
 
 
 class OutputType:
@@ -40,17 +37,12 @@ class OutputType:
         """Return the value that JSON data stands for; an ArgumentError that a model can act on if there is none."""
         if self._convert is None:
             if problems := self._validator.problems(value):
-                raise _error(problems)
+                raise argument_error(problems)
             return value
         validated = self._validator.validate({_VALUE: value})
         if validated.problems:
-            raise _error(Problem(problem.steps[1:], problem.message) for problem in validated.problems)
-        try:
-            return self._convert(validated.arguments[_VALUE])
-        except ConversionError as error:
-            raise _error(error.problems) from error
-        except RecursionError as error:
-            raise ArgumentError("", "nested too deeply") from error
+            raise argument_error([Problem(problem.steps[1:], problem.message) for problem in validated.problems])
+        return convert_valid(validated.arguments[_VALUE], self._convert)
 
 
 def parse_json(text: str) -> Any:
@@ -59,10 +51,6 @@ def parse_json(text: str) -> Any:
         return msgspec.json.decode(_without_fence(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ArgumentError("", f"it is not JSON: {error}") from error
-
-
-def _error(problems: Iterable[Problem]) -> ArgumentError:
-    return ArgumentError("", "; ".join(map(str, islice(problems, _MAX_PROBLEMS))))
 
 
 def _without_fence(text: str) -> str:

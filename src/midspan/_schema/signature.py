@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ConversionError, ObjectSchema, Schema
+from midspan._schema.conversion import ObjectSchema, Schema, convert_valid
 from midspan._schema.docstrings import Docstring, parse_docstring
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.records import (
@@ -28,7 +28,7 @@ from midspan._schema.records import (
     unwrap_default,
 )
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan.errors import ArgumentError, SchemaError
+from midspan.errors import SchemaError
 
 T = TypeVar("T")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -71,12 +71,7 @@ class Binding(Struct, frozen=True, eq=False):
     """Whether the function has a context without a default, of a type that excludes None."""
 
     def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
-        try:
-            values = self.parameters.convert(arguments)
-        except ConversionError as error:
-            raise error.argument_error() from error
-        except RecursionError as error:
-            raise ArgumentError("", "nested too deeply") from error
+        values = convert_valid(arguments, self.parameters.convert)
         for name, factory in self.factories.items():
             if name not in values:
                 values[name] = factory()
