@@ -86,8 +86,8 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
         ),
         (
             {"type": "integer", "exclusiveMinimum": 0},
-            {"type": "INTEGER", "minimum": 1},
-            {"type": "integer", "minimum": 1},
+            {"type": "INTEGER", "description": "(more than 0)"},
+            {"type": "integer", "description": "(more than 0)"},
         ),
         (
             {"type": "string", "format": "uri", "pattern": "^h"},

@@ -756,8 +756,8 @@ def generic_record(value: Wrapped[datetime.date]) -> Wrapped[datetime.date]:
     {
         "type": "object",
         "properties": {
-            "content": {"type": "integer", "minimum": 1},
-            "many": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+            "content": {"type": "integer"},
+            "many": {"type": "array", "items": {"type": "integer"}},
         },
         "required": ["content", "many"],
         "additionalProperties": False,
@@ -765,7 +765,7 @@ def generic_record(value: Wrapped[datetime.date]) -> Wrapped[datetime.date]:
     {"content": 1, "many": [2]},
     Wrapped(1, [2]),
 )
-def generic_record_of_an_unhashable_hint(value: Wrapped[Annotated[int, types.SimpleNamespace(ge=1)]]) -> Any:
+def generic_record_of_an_unhashable_hint(value: Wrapped[Annotated[int, types.SimpleNamespace()]]) -> Any:
     return value
 
 
@@ -890,10 +890,6 @@ class Empty(enum.Enum):
     pass
 
 
-class Lines(msgspec.Struct, array_like=True):
-    first: str
-
-
 @dataclass
 class Holder:
     inner: Opaque
@@ -975,10 +971,8 @@ REFUSED = [
     (dict[tuple[int, int], str], "keys of a JSON object are text"),
     (Strange, "text or numbers"),
     (Literal[b"a"], "text or numbers"),
-    (Lines, "array_like"),
     (Empty, "no value to choose from"),
     (Annotated[decimal.Decimal, msgspec.Meta(ge=0)], "cannot limit values of this type"),
-    (Annotated[datetime.date, types.SimpleNamespace(ge=datetime.date(2024, 1, 1))], "cannot limit values of this type"),
 ]
 
 
@@ -1020,9 +1014,9 @@ def test_a_return_hint_that_cannot_be_expressed_gives_no_response_schema(hint, r
 LIMITS = [
     (Annotated[int, msgspec.Meta(ge=1)], 0, "expected at least 1, got 0"),
     (Annotated[int | None, msgspec.Meta(multiple_of=2)], 3, "expected a multiple of 2, got 3"),
-    (Annotated[str, re.compile("^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
+    (Annotated[str, msgspec.Meta(pattern="^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
     (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 items"),
-    (Annotated[pathlib.Path | None, types.SimpleNamespace(min_length=1, pattern=None)], "", "at least 1 characters"),
+    (Annotated[pathlib.Path | None, msgspec.Meta(min_length=1)], "", "at least 1 characters"),
 ]
 
 

@@ -1,18 +1,15 @@
 """Convert a JSON Schema to the form that one model family accepts. What it cannot declare becomes a description."""
 
-from math import floor
 from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, merge_conjuncts
+from midspan._schema.merge import MergedSchema, all_of, common_types, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import CONSTRAINTS, quoted
-from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
+from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
 from midspan._types.specs import ToolSpec
-
-Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
 _MAX_NODES = 6_000
@@ -20,10 +17,9 @@ _ARRAY_DEPTH = 3
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
-_EXCLUSIVE_BOUNDS = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
 _BOUNDS = {
     "string": ("minLength", "maxLength", "pattern", "format"),
-    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "format")),
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format")),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
@@ -208,16 +204,17 @@ class _Adapter:
             self._object(schema, merged, depth)
         elif name == "array":
             self._array(schema, merged, depth)
-        bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
         formats = self._dialect.formats
-        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in bounds):
+        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in merged.bounds):
+            limit = merged.bounds[keyword]
             is_declared = keyword in self._dialect.keywords
             if keyword == "format" and formats is not None:
-                is_declared = bounds["format"] in formats.get(name, ())
+                is_declared = limit in formats.get(name, ())
+            note = CONSTRAINTS[keyword].format(quoted(limit))
             if is_declared:
-                schema[keyword] = bounds[keyword]
-            else:
-                _note(merged, keyword, bounds[keyword])
+                schema[keyword] = limit
+            elif note not in merged.notes:
+                merged.notes.append(note)
         return schema
 
     def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
@@ -340,27 +337,6 @@ class _Adapter:
         return bool(schema.get("nullable")) or self._dialect.types["null"] in (
             types if isinstance(types, list) else [types]
         )
-
-
-def _inclusive_bounds(merged: MergedSchema, name: str) -> dict[str, Any]:
-    """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
-    bounds = merged.bounds.copy()
-    for exclusive, bound, sign in _EXCLUSIVE_BOUNDS:
-        limit = bounds.pop(exclusive, None)
-        if limit is None:
-            continue
-        if name == "integer":
-            limit = sign * (floor(sign * limit) + 1)
-        else:
-            _note(merged, exclusive, limit)
-        bounds[bound] = TIGHTER[bound](bounds.get(bound, limit), limit)
-    return bounds
-
-
-def _note(merged: MergedSchema, keyword: str, limit: Any) -> None:
-    note = CONSTRAINTS[keyword].format(quoted(limit))
-    if note not in merged.notes:
-        merged.notes.append(note)
 
 
 def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:

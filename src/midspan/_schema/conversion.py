@@ -7,7 +7,6 @@ cannot express, pydantic runs.
 
 import datetime
 import decimal
-import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ _MAX_DECIMAL_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
+_PACKAGES = (*_PYDANTIC, "msgspec")
 _NUMBER_LIMITS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -65,19 +65,14 @@ class TypeSchema(Struct, frozen=True):
 
     schema: Schema
     convert: Convert
-    plain: frozenset[Any] = frozenset()
-    """The scalar types of JSON that need no conversion, if the hint allows no others."""
+    takes_json: bool = False
+    """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
 
     def describe(self, description: str) -> "TypeSchema":
         """Return it with this description, unless it has one."""
         if not description or "description" in self.schema:
             return self
         return replace(self, schema={**self.schema, "description": description})
-
-    @property
-    def takes_json(self) -> bool:
-        """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
-        return bool(self.plain) and float not in self.plain
 
 
 class ObjectSchema(Struct, frozen=True):
@@ -160,7 +155,7 @@ def scalar_type(hint: Any) -> TypeSchema | None:
             raise ConversionError.expected("a finite number with a reasonable exponent", value)
         return converted
 
-    return TypeSchema(dict(schema), convert, frozenset([hint]) & JSON_SCALARS)
+    return TypeSchema(dict(schema), convert, hint in JSON_SCALARS - {float})
 
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
@@ -235,12 +230,8 @@ def _annotations(item: Any) -> Schema:
 
 
 def _limits(item: Any) -> dict[str, Any]:
-    if isinstance(item, type):
-        return {}
-    limits = {name: getattr(item, name, None) for name in _LIMITS}
-    if isinstance(limits["pattern"], re.Pattern):
-        limits["pattern"] = limits["pattern"].pattern
-    return {name: value for name, value in limits.items() if value is not None and not callable(value)}
+    limits = {name: getattr(item, name, None) for name in _LIMITS} if _package(item) in _PACKAGES else {}
+    return {name: getattr(limit, "pattern", limit) for name, limit in limits.items() if limit is not None}
 
 
 def _json_types(schema: Schema) -> set[str]:

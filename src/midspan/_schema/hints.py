@@ -154,16 +154,9 @@ class SchemaBuilder:
         built = [self.build(member) for member in members if member is not msgspec.UnsetType]
         if len(built) == 1:
             return built[0]
-        plain: frozenset[Any] = frozenset()
-        if all(member.plain for member in built):
-            plain = plain.union(*(member.plain for member in built))
         schema: Schema = {"anyOf": [member.schema for member in built]}
-
-        def convert(value: Any) -> Any:
-            # Arguments were validated before, so there is nothing to check in a value that stays as it is.
-            return value if type(value) in plain else _first_accepting(value, built)
-
-        return TypeSchema(schema, convert, plain)
+        takes_json = all(member.takes_json for member in built)
+        return TypeSchema(schema, lambda value: _first_accepting(value, built), takes_json)
 
     def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
@@ -303,7 +296,7 @@ def _enum(cls: type[enum.Enum]) -> TypeSchema:
     if not all(isinstance(member.value, str) for member in cls):
         names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
         description = f"{description}\n\n{names}".strip()
-    return replace(_choice(tuple(cls)), plain=frozenset()).describe(description)
+    return _choice(tuple(cls)).describe(description)
 
 
 def _choice(members: tuple[Any, ...]) -> TypeSchema:
@@ -324,14 +317,13 @@ def _choice(members: tuple[Any, ...]) -> TypeSchema:
         except (KeyError, TypeError):
             raise ConversionError.expected(f"one of {', '.join(map(quoted, values))}", value) from None
 
-    is_plain = not any(isinstance(member, enum.Enum) for member in members)
-    return TypeSchema(schema, convert, frozenset(map(type, values)) if is_plain else frozenset())
+    return TypeSchema(schema, convert, not any(isinstance(member, enum.Enum | float) for member in members))
 
 
 def _first_accepting(value: Any, members: list[TypeSchema]) -> Any:
     """Convert a value to the first member of a union that accepts it; a number to the member of its own type."""
     if not isinstance(value, str | list | dict):
-        members = sorted(members, key=lambda member: type(value) not in member.plain)
+        members = sorted(members, key=lambda member: member.schema.get("type") != PYTHON_TYPES.get(type(value)))
     errors = []
     for member in members:
         try:

@@ -12,11 +12,11 @@ Types = frozenset[str]
 
 _MAX_COMPARISONS = 1_000_000
 
-TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
+_TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
-_BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
+_BOUNDS = frozenset((*_TIGHTER, "pattern", "format"))
 _NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
 _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
@@ -67,8 +67,8 @@ class MergedSchema(Struct):
         self.unions = [*self.unions, *other.unions]
         for keyword, value in other.bounds.items():
             known = self.bounds.setdefault(keyword, value)
-            if keyword in TIGHTER:
-                self.bounds[keyword] = TIGHTER[keyword](known, value)
+            if keyword in _TIGHTER:
+                self.bounds[keyword] = _TIGHTER[keyword](known, value)
         self.description = self.description or other.description
         self.default = other.default if self.default is None else self.default
         self.examples = self.examples or other.examples

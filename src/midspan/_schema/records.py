@@ -18,7 +18,6 @@ from midspan._schema.conversion import ConversionError, Convert, Schema, call_fo
 from midspan._schema.docstrings import parse_docstring
 from midspan._schema.problems import Problem
 from midspan._schema.tree import without_titles
-from midspan._types.parts import ProviderData
 from midspan.errors import SchemaError
 
 Direction = Literal["in", "out"]
@@ -149,14 +148,10 @@ def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:
 
 def _struct_fields(cls: Any, direction: Direction) -> Iterator[Field]:
     config = cls.__struct_config__
-    if config.array_like:
-        raise SchemaError(f"{cls.__name__} is array_like, so its fields have no names that a model could fill in")
     hints = class_hints(cls)
     if config.tag is not None:
         yield Field(config.tag_field, "", typing.Literal[config.tag], required=True)
     for field in msgspec.structs.fields(cls):
-        if hints[field.name] == ProviderData | None:
-            continue  # of our own parts: bytes of a provider, which no tool takes or returns
         default = _known_default(field.default, field.default_factory)
         required = field.required or (direction == "out" and default is not msgspec.UNSET)
         yield Field(field.encode_name, field.name, hints[field.name], required, default)
