@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import MergedSchema, all_of, common_types, merge_conjuncts
+from midspan._schema.merge import MergedSchema, all_of, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
@@ -64,10 +64,6 @@ class _Adapter:
         self._definitions: dict[str, SchemaNode] = {}
         """The targets of references that are kept, by their names in `$defs`."""
 
-    @property
-    def is_exhausted(self) -> bool:
-        return self._nodes > _MAX_NODES
-
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
         result = self._parameters(root) if arguments else self._inlined(root, (), 0)
         definitions = {}
@@ -96,7 +92,7 @@ class _Adapter:
 
     def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
         self._nodes += len(node.conjuncts)
-        if self.is_exhausted:
+        if self._nodes > _MAX_NODES:
             return MergedSchema(ref_stack=ref_stack)
         return merge_conjuncts(node, ref_stack)
 
@@ -143,7 +139,7 @@ class _Adapter:
                 continue
             bare = replace(merged, description="", default=None, examples=[], notes=[])
             for variant in variants:
-                if bare.types is None or variant.types is None or common_types(bare.types, variant.types):
+                if bare.types is None or variant.types is None or bare.types & variant.types:
                     combined = replace(bare, properties=bare.properties.copy(), bounds=bare.bounds.copy())
                     combined.merge(variant)
                     combined.ref_stack = variant.ref_stack
@@ -223,7 +219,7 @@ class _Adapter:
             declared.setdefault(name, merged.additional)
         properties = {}
         for name, prop in declared.items():
-            if self.is_exhausted and name not in merged.required:
+            if self._nodes > _MAX_NODES and name not in merged.required:
                 merged.additional = ANYTHING
             elif prop.always is not False or name not in merged.properties:
                 properties[self._names[name]] = self.schema(prop, merged.ref_stack, depth + 1)
@@ -334,9 +330,7 @@ class _Adapter:
         types = schema.get("type")
         if types is None:
             return "enum" not in schema and "$ref" not in schema
-        return bool(schema.get("nullable")) or self._dialect.types["null"] in (
-            types if isinstance(types, list) else [types]
-        )
+        return "nullable" in schema or self._dialect.types["null"] in types  # the name of a type, or a list of names
 
 
 def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:

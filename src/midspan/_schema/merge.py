@@ -6,11 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from midspan._schema.problems import CONSTRAINTS, quoted
-from midspan._schema.tree import ANYTHING, SchemaNode
-
-Types = frozenset[str]
-
-_MAX_COMPARISONS = 1_000_000
+from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
 
 _TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
@@ -25,7 +21,8 @@ _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevalua
 class MergedSchema(Struct):
     """All constraints on one value. Subschemas are still nodes."""
 
-    types: Types | None = None
+    types: frozenset[str] | None = None
+    """With "integer" wherever there is "number"."""
     enum: list[Any] | None = None
     properties: dict[str, SchemaNode] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
@@ -54,7 +51,7 @@ class MergedSchema(Struct):
     def merge(self, other: "MergedSchema") -> None:
         """Add the constraints of another schema. Of two that cannot be combined, the first is kept."""
         if other.types is not None:
-            self.types = other.types if self.types is None else common_types(self.types, other.types) or self.types
+            self.types = other.types if self.types is None else self.types & other.types or self.types
         if other.enum is not None:
             self.enum = other.enum if self.enum is None else _shared_values(self.enum, other.enum) or self.enum
         for name, prop in other.properties.items():
@@ -75,13 +72,6 @@ class MergedSchema(Struct):
         self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
 
 
-def common_types(left: Types, right: Types) -> Types:
-    common = left & right
-    if ("number" in left and "integer" in right) or ("integer" in left and "number" in right):
-        common |= {"integer"}
-    return common
-
-
 def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
     """Return a schema that values must fit both of."""
     if left.always is True or left is right or right.always is False:
@@ -90,8 +80,8 @@ def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
 
 
 def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
-    """Return the values of both; none if there are too many to compare."""
-    return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
+    others = set(map(repr, right))  # Python takes True for 1, JSON does not
+    return [value for value in left if repr(value) in others]
 
 
 def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
@@ -114,12 +104,12 @@ def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchem
 def _own(node: SchemaNode) -> MergedSchema:
     """Return the constraints of a schema without those of its references and `allOf`."""
     schema = node.schema
-    types = schema.get("type")
+    types = None if "type" not in schema else declared_types(schema)
     enum = node.options
     if "const" in schema and schema["const"] not in schema.get("enum", [schema["const"]]):
         enum = schema["enum"]
     return MergedSchema(
-        types=None if types is None else frozenset([types] if isinstance(types, str) else types),
+        types=types,
         enum=enum,
         properties={**node.properties},
         required=schema.get("required", []),

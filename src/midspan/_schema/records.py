@@ -52,8 +52,15 @@ class Record(Struct, frozen=True):
 def record_of(hint: Any, direction: Direction) -> Record | None:
     """Return the record that a class, or a generic class with its arguments, is; None if it is not a record."""
     cls = typing.get_origin(hint) or hint
-    read = _field_reader(cls)
-    if read is None:
+    if is_typed_dict(cls):
+        read = _typed_dict_fields
+    elif isinstance(cls, type) and issubclass(cls, Struct):
+        read = _struct_fields
+    elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        read = _dataclass_fields
+    elif is_named_tuple(cls):
+        read = _named_tuple_fields
+    else:
         return None
     documentation = parse_docstring(own_docstring(cls))
     values = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(hint), strict=False))
@@ -105,6 +112,8 @@ def own_docstring(cls: type) -> str:
 def unwrap_default(field: Field) -> Field:
     """Return a parameter whose default is `pydantic.Field(…)` with what that object says."""
     fields, declared = sys.modules.get("pydantic.fields"), field.default
+    if isinstance(declared, dataclasses.Field | type(msgspec.field())):
+        raise SchemaError(f"parameter {field.key!r}: field() is for classes; write the default value itself")
     if fields is None or not isinstance(declared, fields.FieldInfo):
         return field
     field = replace(field, hint=Annotated[(field.hint, declared)], required=declared.is_required())
@@ -120,18 +129,6 @@ def _known_default(default: Any, factory: Any) -> Any:
         return default
     # Another factory may return something else each time, which no schema can declare.
     return factory() if factory in _CONTAINERS else NO_DEFAULT
-
-
-def _field_reader(cls: Any) -> Callable[[Any, Direction], Iterator[Field]] | None:
-    if not isinstance(cls, type):
-        return None
-    if is_typed_dict(cls):
-        return _typed_dict_fields
-    if issubclass(cls, Struct):
-        return _struct_fields
-    if dataclasses.is_dataclass(cls):
-        return _dataclass_fields
-    return _named_tuple_fields if is_named_tuple(cls) else None
 
 
 def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:

@@ -98,13 +98,10 @@ class Signature(Struct, frozen=True, eq=False):
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
-    if not callable(function):
-        raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
-    label = _label(function)
-    name = name or label
+    name = name or _label(function)
     if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
-    signature, resolve = _signature(function), _Resolver(function, label)
+    signature, resolve = _signature(function), _resolver(function)
     bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
     parameters = [
         parameter.replace(annotation=resolve(parameter.name, parameter.annotation))
@@ -208,30 +205,27 @@ def _docstring(function: Any) -> str:
     return inspect.getdoc(function) or inspect.getdoc(type(function)) or ""
 
 
-class _Resolver:
-    """Turns annotations that are text into types, with the names that the function itself sees."""
+def _resolver(function: Any) -> Callable[[str, Any], Any]:
+    """Return what turns annotations that are text into types, with the names that the function itself sees."""
+    label, called = _label(function), _called(function)
+    is_class = isinstance(called, type)
+    function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
+    names, closure = getattr(function, "__globals__", {}), _closure(function)
 
-    def __init__(self, function: Any, label: str) -> None:
-        called = _called(function)
-        is_class = isinstance(called, type)
-        function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
-        self._globals = getattr(function, "__globals__", {})
-        self._locals = _closure(function)
-        self._label = label
-
-    def __call__(self, name: str, annotation: Any) -> Any:
+    def resolve(name: str, annotation: Any) -> Any:
         if annotation is NO_HINT or isinstance(annotation, type):
             return annotation
         carrier = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            hints = typing.get_type_hints(carrier, self._globals, self._locals, include_extras=True)
+            return typing.get_type_hints(carrier, names, closure, include_extras=True)[name]
         except Exception as error:  # evaluating an annotation is foreign code
             place = "the return value" if name == "return" else f"parameter {name!r}"
             raise SchemaError(
-                f"{self._label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
+                f"{label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
                 "the names in it must exist in the module of the function at run time"
             ) from error
-        return hints[name]
+
+    return resolve
 
 
 def _closure(function: Any) -> dict[str, Any]:
@@ -305,7 +299,7 @@ def _hint(parameter: inspect.Parameter) -> Any:
     return Optional[hint]  # noqa: UP045 - as above
 
 
-def _response(function: Any, annotation: Any, resolve: _Resolver) -> Schema | None:
+def _response(function: Any, annotation: Any, resolve: Callable[[str, Any], Any]) -> Schema | None:
     """Return the schema of the result; None if the hint says nothing, or nothing that JSON Schema can express."""
     builder, function = SchemaBuilder("out"), _unwrap_partial(function)
     try:

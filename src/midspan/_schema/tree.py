@@ -187,10 +187,7 @@ class SchemaNode:
     def _declared_types(self) -> frozenset[str]:
         if self.always is False:
             return frozenset()
-        declared = self.schema.get("type", TYPES)
-        types = frozenset([declared] if isinstance(declared, str) else declared)
-        if "number" in types:
-            types |= {"integer"}
+        types = declared_types(self.schema)
         if (options := self.options) is not None:
             types &= {"number" if type(option) is float else type_of(option) for option in options}
         return types
@@ -270,6 +267,13 @@ def find_pointer(document: Any, steps: Iterable[str | int]) -> Any:
         else:
             return None
     return document
+
+
+def declared_types(schema: Schema) -> frozenset[str]:
+    """Return the types that `type` allows, with "integer" if a number is allowed; all if there is no `type`."""
+    types = schema.get("type", TYPES)
+    names = frozenset([types] if isinstance(types, str) else types)
+    return names | {"integer"} if "number" in names else names
 
 
 def type_of(value: Any) -> str:
