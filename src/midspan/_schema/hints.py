@@ -20,7 +20,6 @@ from midspan._schema.conversion import (
     JSON_SCALARS,
     ConversionError,
     ObjectSchema,
-    Schema,
     TypeSchema,
     annotation_keywords,
     call_foreign,
@@ -42,7 +41,7 @@ from midspan._schema.records import (
     record_of,
     special_forms,
 )
-from midspan._schema.tree import PYTHON_TYPES, Definitions, reference, referenced_name
+from midspan._schema.tree import PYTHON_TYPES, Definitions, Schema, reference, referenced_name
 from midspan.errors import SchemaError
 
 _CONTAINERS: dict[Any, Any] = {

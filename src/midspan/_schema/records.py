@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ConversionError, Convert, Schema, call_foreign
+from midspan._schema.conversion import ConversionError, Convert, call_foreign
 from midspan._schema.docstrings import parse_docstring
 from midspan._schema.problems import Problem
-from midspan._schema.tree import without_titles
+from midspan._schema.tree import Schema, without_titles
 from midspan.errors import SchemaError
 
 Direction = Literal["in", "out"]
@@ -53,26 +53,26 @@ def record_of(hint: Any, direction: Direction) -> Record | None:
     """Return the record that a class, or a generic class with its arguments, is; None if it is not a record."""
     cls = typing.get_origin(hint) or hint
     if is_typed_dict(cls):
-        read = _typed_dict_fields
+        fields = _typed_dict_fields(cls)
     elif isinstance(cls, type) and issubclass(cls, Struct):
-        read = _struct_fields
+        fields = _struct_fields(cls, direction)
     elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
-        read = _dataclass_fields
+        fields = _dataclass_fields(cls, direction)
     elif is_named_tuple(cls):
-        read = _named_tuple_fields
+        fields = _named_tuple_fields(cls, direction)
     else:
         return None
     documentation = parse_docstring(own_docstring(cls))
     values = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(hint), strict=False))
-    fields = tuple(
+    described = tuple(
         replace(
             field,
             hint=_substitute(field.hint, values),
             description=field.description or documentation.parameters.get(field.keyword, ""),
         )
-        for field in read(cls, direction)
+        for field in fields
     )
-    return Record(fields, dict if is_typed_dict(cls) else cls, documentation.description)
+    return Record(described, dict if is_typed_dict(cls) else cls, documentation.description)
 
 
 def special_forms(name: str) -> tuple[Any, ...]:
@@ -131,7 +131,7 @@ def _known_default(default: Any, factory: Any) -> Any:
     return factory() if factory in _CONTAINERS else NO_DEFAULT
 
 
-def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:
+def _typed_dict_fields(cls: Any) -> Iterator[Field]:
     readonly = special_forms("ReadOnly")
     qualifiers = dict.fromkeys(special_forms("Required"), True) | dict.fromkeys(special_forms("NotRequired"), False)
     for name, hint in class_hints(cls).items():

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ObjectSchema, Schema, convert_valid
+from midspan._schema.conversion import ObjectSchema, convert_valid
 from midspan._schema.docstrings import Docstring, parse_docstring
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.records import (
@@ -27,6 +27,7 @@ from midspan._schema.records import (
     special_forms,
     unwrap_default,
 )
+from midspan._schema.tree import Schema
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan.errors import SchemaError
 
