@@ -41,8 +41,10 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies
 
 from midspan._schema.arguments import SchemaValidator
+from midspan._schema.hints import SchemaBuilder
 from midspan._schema.jsonable import to_jsonable
 from midspan._schema.signature import signature_of
+from midspan._schema.tree import without_titles
 from midspan.errors import ArgumentError, SchemaError
 
 pytestmark = pytest.mark.requirement("S0-14")
@@ -937,6 +939,43 @@ def test_an_item_that_cannot_be_in_a_set_is_a_problem_of_the_argument(hint, give
     assert signature_of(take).bind({"values": []})[1] == {"values": typing.get_origin(hint)()}
     with pytest.raises(ArgumentError, match="values: unhashable"):
         signature_of(take).bind({"values": given})
+
+
+def test_types_that_refer_to_each_other_are_defined_once():
+    @dataclass
+    class First:
+        next: "Second | None"
+
+    @dataclass
+    class Second:
+        next: First | None
+
+    First.__annotations__["next"] = Second | None
+
+    def take(value: First) -> None: ...
+
+    parameters = signature_of(take).parameters
+    second = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/First"}, {"type": "null"}]}}}
+    closed = {"required": ["next"], "additionalProperties": False}
+    first = {"type": "object", "properties": {"next": {"anyOf": [{**second, **closed}, {"type": "null"}]}}, **closed}
+    assert parameters["$defs"] == {"First": first}
+
+
+def test_data_that_looks_like_a_schema_is_not_changed():
+    data = {"$ref": "#/$defs/Nowhere", "title": "T"}
+    schema = {
+        "title": "Gone",
+        "properties": {"title": {"title": "Gone", "type": "string"}, "default": {"default": data}},
+        "enum": [data],
+        "anyOf": [True, {"title": "Gone"}],
+    }
+    expected = {
+        "properties": {"title": {"type": "string"}, "default": {"default": data}},
+        "enum": [data],
+        "anyOf": [True, {}],
+    }
+    assert without_titles(schema) == expected
+    assert SchemaBuilder("in").resolve(expected) == expected
 
 
 REFUSED = [

@@ -28,10 +28,10 @@ class OutputType:
         except (SchemaError, TypeError) as error:
             raise SchemaError(f"output cannot be {hint_name(output)}: {error}") from error
         self._convert = built.convert
-        self.schema = builder.definitions.resolve(built.schema)
+        self.schema = builder.resolve(built.schema)
         # As the only property of an object, so that answers are coerced like arguments.
         outer = {"type": "object", "properties": {_VALUE: built.schema}, "required": [_VALUE]}
-        self._validator = SchemaValidator(builder.definitions.resolve(outer), label="output")
+        self._validator = SchemaValidator(builder.resolve(outer), label="output")
 
     def parse(self, value: Any) -> Any:
         """Return the value that JSON data stands for; an ArgumentError that a model can act on if there is none."""

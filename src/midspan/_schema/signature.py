@@ -128,7 +128,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     return Signature(
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
-        parameters=builder.definitions.resolve(schema),
+        parameters=builder.resolve(schema),
         response=_response(function, signature.return_annotation, resolve),
         bind=_binding(parameters, fields, built),
     )
@@ -310,6 +310,6 @@ def _response(function: Any, annotation: Any, resolve: Callable[[str, Any], Any]
             hint = (Any, *typing.get_args(hint))[-1]
         if hint is NO_HINT or hint in (*special_forms("NoReturn"), *special_forms("Never")):
             return None
-        return builder.definitions.resolve(builder.build(hint).schema) or None
+        return builder.resolve(builder.build(hint).schema) or None
     except SchemaError:
         return None  # the model does without a declared result

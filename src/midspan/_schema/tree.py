@@ -1,9 +1,5 @@
-"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree.
+"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree."""
 
-`Definitions` collects the `$defs` of a schema that is being built.
-"""
-
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -318,59 +314,6 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
         size += len(inner)
         level = inner
     return size, max_depth + 1
-
-
-class Definitions:
-    """Named types while a schema is built. Every use is a `$ref` until `resolve` inlines most of them."""
-
-    def __init__(self) -> None:
-        self.schemas: dict[str, Schema] = {}
-
-    def reserve(self, name: str) -> str:
-        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
-        unique, number = name, 2
-        while unique in self.schemas:
-            unique, number = f"{name}{number}", number + 1
-        self.schemas[unique] = {}
-        return unique
-
-    def target(self, schema: Schema) -> Schema:
-        """Return what a schema refers to, or the schema itself."""
-        name = referenced_name(schema)
-        return schema if name is None else self.schemas[name]
-
-    def resolve(self, schema: Schema) -> Schema:
-        """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
-        uses: Counter[str] = Counter()
-
-        def count(node: Schema) -> Schema:
-            uses.update(filter(None, [referenced_name(node)]))
-            return change_subschemas(node, count)
-
-        for node in (schema, *self.schemas.values()):
-            count(node)
-        shared = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
-
-        def inline(node: Schema) -> Schema:
-            name = referenced_name(node)
-            if name is None or name in shared:
-                return change_subschemas(node, inline)
-            siblings = {key: value for key, value in node.items() if key != "$ref"}
-            return {**inline(self.schemas[name]), **siblings}
-
-        result = inline(schema)
-        if shared:
-            result["$defs"] = {name: inline(self.schemas[name]) for name in self.schemas if name in shared}
-        return result
-
-
-def reference(name: str) -> Schema:
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def referenced_name(schema: Schema) -> str | None:
-    target = schema.get("$ref")
-    return target.removeprefix("#/$defs/") if isinstance(target, str) else None
 
 
 def without_titles(schema: Schema) -> Schema:
