@@ -11,10 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.compiled import CompiledSchema
-from midspan._schema.problems import Problem, Steps, format_path, quoted
-from midspan._schema.tree import SchemaNode, has_type, measure, type_of
+from midspan._schema.problems import Problem, Steps, describe, format_errors, format_path, quoted
+from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer, has_type, measure, type_of
+from midspan.errors import SchemaError
 
+_MAX_BACKTRACKS = 100_000
+_MAX_WORK = 50_000
+"""Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
 """Unions in unions multiply; a value that takes more attempts than this is left as it is."""
@@ -37,8 +40,81 @@ class ValidatedArguments(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class SchemaValidator(CompiledSchema):
-    """A schema compiled once, for any number of values."""
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is never fetched")
+
+
+class SchemaValidator:
+    """A schema compiled once, for any number of values. Errors call it "invalid `label` schema"."""
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        label: str = "parameters",
+        formats: bool = False,
+        retrieve: Callable[[str], Any] = _refuse,
+    ) -> None:
+        import jsonschema_rs  # slow to import
+
+        self.schema = schema
+        # Patterns without lookaround and back-references are matched in linear time by this engine, too.
+        patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
+        self._options = {"validate_formats": formats, "retriever": retrieve, "pattern_options": patterns}
+        self._parts: Any = None
+        try:
+            if not isinstance(schema, dict | bool):
+                raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
+            self.tree = SchemaTree(schema)
+            self.root = self.tree.root
+            self.cost = self.tree.validation_cost()
+            self.validator = jsonschema_rs.validator_for(schema, **self._options)
+        except ValueError as error:
+            raise SchemaError(f"invalid {label} schema{_describe(error)}") from error
+        except RecursionError as error:
+            raise SchemaError(f"invalid {label} schema: its references are nested too deeply") from error
+
+    def problems(self, value: Any) -> tuple[Problem, ...]:
+        """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
+        size, depth = measure(value, self.cost.max_value_depth)
+        if depth > self.cost.max_value_depth:
+            return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
+        try:
+            if self.validator.is_valid(value):
+                return ()
+            if self.cost.estimate(size, depth) <= _MAX_WORK:
+                return tuple(format_errors(self.validator.iter_errors(value), self.tree))
+            return (self._first_problem(value),)
+        except ValueError as error:
+            return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
+
+    def _first_problem(self, value: Any) -> Problem:
+        """Return the innermost part that does not fit, as far as no union hides which variant was meant."""
+        node = self.root
+        steps: Steps = ()
+        while True:
+            keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+            parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
+            wrong = next((part for part in parts if not self.fits(value[part[0]], part[1])), None)
+            if wrong is None:
+                return Problem(
+                    steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}"
+                )
+            steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
+
+    def fits(self, value: Any, node: SchemaNode) -> bool:
+        """Return whether the value fits one schema inside this one."""
+        if node.always is not None:
+            return node.always
+        import jsonschema_rs
+
+        if self._parts is None:
+            self._parts = jsonschema_rs.validator_map_for(self.schema, **self._options)
+        part = self._parts.get(f"#{node.pointer}")
+        try:
+            return part is not None and bool(part.is_valid(value))
+        except ValueError:  # something in it that is not JSON
+            return False
 
     @cached_property
     def accepts(self) -> Callable[[Any], bool]:
@@ -93,6 +169,18 @@ class SchemaValidator(CompiledSchema):
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
 
 
+def _describe(error: ValueError) -> str:
+    """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
+    import jsonschema_rs
+
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
+    pointer = format_pointer(*error.instance_path)
+    if pointer.endswith("/type") or "/type/" in pointer:
+        return f" at {pointer}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
+    return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
+
+
 def _may_change(node: SchemaNode) -> bool:
     """Return whether a valid value of the schema may contain an integer written as 5.0, or lack a default."""
     return any(
@@ -104,8 +192,8 @@ def _may_change(node: SchemaNode) -> bool:
 class _Coercer:
     """One attempt to make a value fit its schema. `changes` describes what it changed in the copy that it returns."""
 
-    def __init__(self, compiled: CompiledSchema, *, defaults: bool = True) -> None:
-        self._compiled = compiled
+    def __init__(self, validator: SchemaValidator, *, defaults: bool = True) -> None:
+        self._validator = validator
         self._defaults = defaults
         self._new_types = _NEW_TYPES
         self._attempts = [_MAX_ATTEMPTS]
@@ -113,7 +201,7 @@ class _Coercer:
 
     def _attempt(self, new_types: frozenset[str]) -> "_Coercer":
         """Return another attempt, for a part of the value."""
-        attempt = _Coercer(self._compiled, defaults=self._defaults)
+        attempt = _Coercer(self._validator, defaults=self._defaults)
         attempt._new_types, attempt._attempts = new_types, self._attempts
         return attempt
 
@@ -129,14 +217,14 @@ class _Coercer:
         for schema in node.applying:
             value = self._parts(value, schema, self.fill, steps, depth)
         for variants in (schema.not_null_variants for schema in node.applying):
-            fitting = (variant for variant in variants if self._compiled.fits(value, variant))
+            fitting = (variant for variant in variants if self._validator.fits(value, variant))
             if len(variants) > 1 and (chosen := next(fitting, None)) is not None:
                 return self.fill(value, chosen, steps, depth + 1)
         return value
 
     def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
         """Return the value, changed where it does not fit and the schema leaves no doubt what was meant."""
-        if self._compiled.fits(value, node):
+        if self._validator.fits(value, node):
             return self.fill(value, node, steps, depth)
         self._attempts[0] -= 1
         if depth > _MAX_DEPTH or self._attempts[0] < 0:
@@ -171,10 +259,10 @@ class _Coercer:
         """Return the defaults of absent properties, except those that their own schema forbids: often null."""
         missing = {}
         for name, prop in node.properties.items():
-            if name not in value and "default" in prop.schema and self._compiled.fits(prop.schema["default"], prop):
+            if name not in value and "default" in prop.schema and self._validator.fits(prop.schema["default"], prop):
                 default = msgspec.to_builtins(prop.schema["default"])  # a copy: the tool may change it
                 filled = self.fill(default, prop, (name,), depth + _DEFAULT_DEPTH)
-                missing[name] = filled if self._compiled.fits(filled, prop) else default
+                missing[name] = filled if self._validator.fits(filled, prop) else default
         return missing
 
     def _variant(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
@@ -183,7 +271,7 @@ class _Coercer:
             for variant in node.variants:
                 attempt = self._attempt(new_types)
                 candidate = attempt.coerce(value, variant, steps, depth + 1)
-                if self._compiled.fits(candidate, variant):
+                if self._validator.fits(candidate, variant):
                     self.changes += attempt.changes
                     return candidate
         others = node.not_null_variants
@@ -193,7 +281,7 @@ class _Coercer:
         """Return whether this is null, or the default, and does not fit the schema: both mean "not given"."""
         default = node.schema.get("default")
         is_default = value == default and type(value) is type(default)  # Python takes False for 0, JSON does not
-        return (value is None or is_default) and not self._compiled.fits(value, node)
+        return (value is None or is_default) and not self._validator.fits(value, node)
 
     def _retype(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Convert the value to a type that the schema expects, and find an option in another case."""
@@ -223,7 +311,7 @@ class _Coercer:
             candidate = msgspec.json.encode(value).decode()
         else:
             return value
-        return candidate if self._compiled.fits(candidate, node) else value
+        return candidate if self._validator.fits(candidate, node) else value
 
     def _note(self, steps: Steps, change: str) -> None:
         self.changes.append(f"{format_path(steps)}: {change}" if steps else change)

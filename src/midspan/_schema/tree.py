@@ -1,9 +1,12 @@
-"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree."""
+"""A JSON Schema as a tree of nodes with resolved references, and bounds on the work that it can cause."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan.errors import SchemaError
 
@@ -12,6 +15,11 @@ Schema = dict[str, Any]
 MAX_DEPTH = 128
 MAX_VALUES = 50_000
 _MAX_MEASURED = 2_000_000
+_MAX_VALUE_DEPTH = 100
+_MAX_CHECKS = 50_000
+_MAX_REF_DEPTH = 500
+_MAX_STACK = 1_000
+"""How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 
 SINGLE = frozenset(["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]) | frozenset(
     ["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"]
@@ -22,6 +30,8 @@ MAPS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs"
 _DEFINITIONS = frozenset(["$defs", "definitions"])
 _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
 """Keywords whose schemas look at the very value that their parent looks at."""
+_UNBOUNDED = frozenset(("$dynamicRef", "$recursiveRef", "uniqueItems"))
+"""References that may lead to the schema that they are in, and a keyword that compares whole values."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
 PYTHON_TYPES = dict(zip((str, float, int, bool, list, dict, type(None)), TYPES, strict=True))
@@ -223,6 +233,18 @@ class SchemaTree:
         """Nodes whose `$ref` leads out of the document, or nowhere."""
         return [node for node in self._references if node.target is None]
 
+    def validation_cost(self) -> "ValidationCost":
+        """Return the cost of validating values. A schema that would take too long is an error."""
+        known: dict[int, ValidationCost] = {}
+        cost = _node_cost(self.root, known)
+        costs = known.values()
+        checks, ref_depth = max(cost.checks for cost in costs), max(cost.ref_depth for cost in costs)
+        if checks > _MAX_CHECKS:
+            raise SchemaError(f"its references unfold into more than {_MAX_CHECKS:,} checks of one value")
+        if ref_depth > _MAX_REF_DEPTH:
+            raise SchemaError(f"it has a chain of more than {_MAX_REF_DEPTH} references")
+        return replace(cost, checks=checks, branching=max(cost.branching for cost in costs), ref_depth=ref_depth)
+
     def _add(self, schema: Any, pointer: str) -> SchemaNode:
         if not isinstance(schema, dict):
             return SchemaNode(schema, pointer=pointer)
@@ -314,6 +336,49 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
         size += len(inner)
         level = inner
     return size, max_depth + 1
+
+
+class ValidationCost(Struct, frozen=True):
+    """How much work references, unions and `allOf` can make of validating one value."""
+
+    checks: int = 1
+    """At most this many schemas look at the same value."""
+    branching: int = 1
+    """The number of branches through which they reach it."""
+    ref_depth: int = 1
+    """How many of them are nested in each other."""
+    total: int = 1
+    """The size of the schema with every reference written out once."""
+    is_unbounded: bool = True
+    """Whether validating a value may go deeper into it than the schema itself is deep."""
+
+    @property
+    def max_value_depth(self) -> int:
+        return max(8, min(_MAX_VALUE_DEPTH, _MAX_STACK // self.ref_depth))
+
+    def estimate(self, size: int, depth: int) -> int:
+        """Return about how many validations a value of this size and depth takes."""
+        unfolded: int = self.branching ** min(depth, 40)
+        return size * (unfolded if self.is_unbounded else min(unfolded, self.total))
+
+
+def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
+    """Return the cost of a node, and add it to those that are known."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = ValidationCost()  # for a schema that refers to itself
+    checks, branching, ref_depth, total = 1, 0, 0, 1
+    is_unbounded = not _UNBOUNDED.isdisjoint(node.schema)
+    for inner, is_in_place in node.dependencies:
+        cost = _node_cost(inner, known)
+        total += cost.total
+        is_unbounded = is_unbounded or cost.is_unbounded
+        if is_in_place:
+            checks += cost.checks
+            branching += cost.branching
+            ref_depth = max(ref_depth, cost.ref_depth)
+    known[id(node)] = ValidationCost(checks, max(branching, 1), ref_depth + 1, total, is_unbounded)
+    return known[id(node)]
 
 
 def without_titles(schema: Schema) -> Schema:
