@@ -61,7 +61,7 @@ class _Adapter:
         self._nodes = 0
         self._dialect = dialect
         self._names = names
-        self._null = {"type": dialect.types["null"]}
+        self._null: Schema = {"type": dialect.types["null"]}
         self._definitions: dict[str, SchemaNode] = {}
         """The targets of references that are kept, by their names in `$defs`."""
 

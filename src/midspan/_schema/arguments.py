@@ -59,8 +59,8 @@ class SchemaValidator:
 
         self.schema = schema
         # Patterns without lookaround and back-references are matched in linear time by this engine, too.
-        patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
-        self._options = {"validate_formats": formats, "retriever": retrieve, "pattern_options": patterns}
+        engine = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
+        self._options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve, "pattern_options": engine}
         self._parts: Any = None
         try:
             if not isinstance(schema, dict | bool):

@@ -104,13 +104,9 @@ def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchem
 def _own(node: SchemaNode) -> MergedSchema:
     """Return the constraints of a schema without those of its references and `allOf`."""
     schema = node.schema
-    types = None if "type" not in schema else declared_types(schema)
-    enum = node.options
-    if "const" in schema and schema["const"] not in schema.get("enum", [schema["const"]]):
-        enum = schema["enum"]
     return MergedSchema(
-        types=types,
-        enum=enum,
+        types=declared_types(schema) if "type" in schema else None,
+        enum=node.options,
         properties={**node.properties},
         required=schema.get("required", []),
         additional=_additional(node),

@@ -1,5 +1,6 @@
 """The type that an answer must have, from a Python type or a JSON Schema."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -48,14 +49,8 @@ class OutputType:
 def parse_json(text: str) -> Any:
     """Return the JSON data of a text; an ArgumentError if it is not JSON."""
     try:
-        return msgspec.json.decode(_without_fence(text))
+        # Models put the marks of a code block around JSON even where nobody wants them.
+        fenced = re.fullmatch(r"```.*?\n(.*)```", text.strip(), re.DOTALL)
+        return msgspec.json.decode(fenced[1] if fenced else text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ArgumentError("", f"it is not JSON: {error}") from error
-
-
-def _without_fence(text: str) -> str:
-    """Return the text without the marks of a code block, which models put around JSON even where nobody wants them."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
-        return bare[bare.index("\n") : -3]
-    return bare
