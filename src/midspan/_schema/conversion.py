@@ -1,8 +1,7 @@
 """JSON values converted to Python values, and what the metadata of `Annotated` adds to a type.
 
-All problems of a value are collected, each with its location. In `Annotated`, a plain string is a description;
-`msgspec.Meta`, pydantic's `Field` and `annotated_types` are read by the names of their attributes. What JSON Schema
-cannot express, pydantic runs.
+In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`, pydantic's `Field` and
+`annotated_types`. What JSON Schema cannot express, pydantic runs.
 """
 
 import datetime

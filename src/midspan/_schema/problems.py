@@ -145,7 +145,7 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
     if "const" in node.schema:
         return quoted(node.schema["const"])
     if "enum" in node.schema:
-        return f"one of {_quoted_list(node.schema['enum'])}"
+        return f"one of {_listed([*map(quoted, node.schema['enum'])])}"
     types = node.schema.get("type", "")
     if types == "array":
         items = describe(node.items, depth + 1)
@@ -178,7 +178,7 @@ def _wrong_value(error: Any, limit: Any) -> str:
     if keyword == "enum":
         nearest = _nearest(str(value), list(map(str, limit)), 0.5)
         hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == nearest), "")
-        return f"must be one of {_quoted_list(limit)}, got {quoted(value)}{hint}"
+        return f"must be one of {_listed([*map(quoted, limit)])}, got {quoted(value)}{hint}"
     if type(error.kind).__name__ == "BacktrackLimitExceeded":
         return "takes too long to match against its pattern"
     expected = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
@@ -193,10 +193,6 @@ def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
 
     candidates = [option for option in options[:_MAX_COMPARED] if len(option) <= MAX_QUOTED_CHARS]
     return next(iter(get_close_matches(word, candidates, 1, cutoff)), None)
-
-
-def _quoted_list(values: list[Any]) -> str:
-    return _listed([quoted(value) for value in values])
 
 
 def _listed(words: list[str]) -> str:
