@@ -303,7 +303,7 @@ def test_a_callable_without_a_signature_is_an_error(function):
 
 
 def test_an_object_that_is_not_callable_is_an_error():
-    with pytest.raises(SchemaError, match="Python does not know the parameters of int"):
+    with pytest.raises(SchemaError, match="5 cannot be called"):
         signature_of(5)
 
 

@@ -47,6 +47,9 @@ def _normalized(schema: Any, pointer: str) -> Schema | bool:
     types = list(dict.fromkeys(_type_name(name, pointer) for name in _as_list(declared)))
     if declared is not None and types and "any" not in types:
         node["type"] = types[0] if len(types) == 1 else types
+    if node.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
+        item_type = _TYPES.get(items[1] or items[2], "any")
+        node.setdefault("items", {} if item_type == "any" else {"type": item_type})
     _fix_enum(node)
     return _with_null(node) if is_nullable else node
 
@@ -135,6 +138,8 @@ _ALIASES = {
     "any": "anything mixed unknown jsonvalue *",
 }
 """Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema."""
+_ITEMS = re.compile(r"\w+[\[<](\w+)[\]>]|(\w+)\[\]")
+"""The type of the items in `List[int]` and `string[]`."""
 _TYPES = {"": "any"} | {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
 
 

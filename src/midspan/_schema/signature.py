@@ -99,6 +99,8 @@ class Signature(Struct, frozen=True, eq=False):
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
+    if not callable(function):
+        raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
     name = name or _label(function)
     if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
