@@ -49,7 +49,8 @@ class Model(Recorder):
         elif streaming:
             answer(said({"text": "Hel"}, finish=None), said({"text": "lo!"}))
         else:
-            self.answer(said({"text": "Hello!"}))
+            text = "Hello!"
+            self.answer(said({"text": json.dumps(text) if "responseJsonSchema" in body else text}))
         return self.answers.pop()
 
 

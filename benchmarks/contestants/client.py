@@ -10,7 +10,8 @@ MODE = "async"
 def make(base: str, tools: dict[str, Any]) -> Any:
     from midspan._types.messages import Message
     from midspan._types.parts import ToolCall, ToolResult
-    from midspan.gemini import AsyncClient, History
+    from midspan.gemini import AsyncClient
+    from midspan.messages import History
 
     client = AsyncClient(api_key="x", base_url=base)
     declared = list(tools.values())

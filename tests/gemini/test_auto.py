@@ -21,15 +21,16 @@ from midspan.gemini import (
     FunctionCall,
     FunctionDeclaration,
     GoogleSearch,
-    History,
     Part,
-    RetryPolicy,
     Tool,
 )
 from midspan.gemini.auto import answer_chunks
 from midspan.gemini.response import AsyncResponseStream
+from midspan.messages import History
+from midspan.providers import RetryPolicy
 from midspan.providers.stream import StreamAccumulator
 from midspan.testing import ScriptedProvider
+from midspan.tools.toolbox import Toolbox
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 
@@ -69,10 +70,8 @@ def client(model: Model) -> Iterator[Client]:
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
-    Tools.clear()
-    yield
-    Tools.clear()
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tools, "_toolbox", Toolbox())
 
 
 def add(a: int, b: int) -> int:
@@ -260,7 +259,7 @@ def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
 
     async def main() -> None:
         texts = []
-        chunks = answer_chunks(Agent(Dictating([])).stream("?"), None)
+        chunks = answer_chunks(Agent(Dictating([])).stream("?"))
         async with asyncio.timeout(BOUND), AsyncResponseStream(chunks) as stream:
             async for chunk in stream:  # the model goes on only when its last word was seen
                 texts.append(chunk.text)
@@ -283,7 +282,7 @@ def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
             yield accumulator.response(FinishReason.END)
 
     async def main() -> None:
-        stream_of_chunks = answer_chunks(Agent(Cut([])).stream("?"), None)
+        stream_of_chunks = answer_chunks(Agent(Cut([])).stream("?"))
         async with asyncio.timeout(BOUND), AsyncResponseStream(stream_of_chunks) as stream:
             chunks = [chunk async for chunk in stream]
         assert [(chunk.text, chunk.answer.finish_reason) for chunk in chunks] == [

@@ -8,14 +8,8 @@ import pytest
 from midspan import gemini
 from midspan.errors import ConfigError
 from midspan.gemini.request import request_fields
-from midspan.gemini.types import describe
 from midspan.providers.gemini.capabilities import capabilities_of
 from tests.gemini.recorder import Recorder
-
-
-class Unspeakable:
-    def __repr__(self) -> str:
-        raise ZeroDivisionError
 
 
 def deep(inside: Any, levels: int) -> Any:
@@ -98,9 +92,3 @@ def test_nan_is_never_sent_as_null(default: float | None) -> None:
     else:
         with pytest.raises(ConfigError, match="JSON has no number for nan"):
             request_fields(capabilities, tools=[declared])
-
-
-def test_described_values_are_short() -> None:
-    assert describe(5) == "5"
-    assert len(describe("x" * 10_000)) < 100
-    assert "Unspeakable" in describe(Unspeakable())

@@ -5,7 +5,8 @@ import pytest
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
 from midspan.errors import ConfigError
-from midspan.gemini import Client, Content, History, Part
+from midspan.gemini import Client, Content, Part
+from midspan.messages import History
 from tests.gemini.recorder import Recorder
 
 ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}, "finishReason": "STOP"}]}
@@ -109,7 +110,7 @@ def test_media_of_results_is_placed_where_the_model_accepts_it(
 
 def test_a_history_that_is_too_large_is_an_error(client: Client, server: Recorder) -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
-    with pytest.raises(ConfigError, match=r"has 101\.\d MB, and the API accepts 100; upload large files"):
+    with pytest.raises(ConfigError, match="Gemini accepts at most 104,857,600"):
         client.generate_content(History([Message.user(blob, blob)]))
     assert server.seen == []
 
@@ -126,3 +127,9 @@ def test_an_edited_turn_is_sent_with_all_that_its_parts_had(client: Client, serv
     changed = message.with_parts((Text("ha"), *message.parts[1:]))
     client.generate_content(History([Message.user("x"), changed, Message.user("y")]))
     assert server.last.body["contents"][1]["parts"] == [{"text": "ha"}, *said["parts"][1:]]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_contents_as_other_apis_write_them_are_an_error_that_says_what_gemini_takes(client: Client, role: str) -> None:
+    with pytest.raises(ConfigError, match=r"contents\[0\] has 'content' as in other APIs; .* 'role' and 'parts'"):
+        client.generate_content([{"role": role, "content": "hi"}])

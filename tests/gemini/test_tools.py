@@ -127,8 +127,8 @@ def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: 
     server.answer(answer({"text": "x"}))
     client.generate_content("x", tools=McpServer(name="m", streamable_http_transport={"url": "u"}))  # type: ignore[arg-type]
     assert server.last.body["tools"] == [{"mcpServers": [{"name": "m", "streamableHttpTransport": {"url": "u"}}]}]
-    with pytest.raises(ConfigError, match=r"tools\[0\].google_search: exclude_domains: Expected `array"):
-        client.generate_content("x", tools=GoogleSearch(exclude_domains=5))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"tools\[0\].google_search: search_types: Expected `object"):
+        client.generate_content("x", tools=GoogleSearch(search_types=5))  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("S2-21")

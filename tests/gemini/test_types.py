@@ -43,9 +43,9 @@ def test_a_schema_needs_a_type_that_the_api_knows() -> None:
     for known in ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "object"):
         assert Schema(type=known).type == known
     assert Schema(any_of=[Schema(type="STRING"), Schema(type="NULL")]).type is None
-    with pytest.raises(ConfigError, match="a Schema needs a type: STRING, NUMBER"):
+    with pytest.raises(ConfigError, match=r"a Schema needs a type, one of STRING, NUMBER, .*; got None"):
         Schema(description="x")
-    with pytest.raises(ConfigError, match="unknown Schema type 'objekt'; use one of STRING"):
+    with pytest.raises(ConfigError, match=r"a Schema needs a type, one of STRING, .*; got 'objekt'"):
         Schema(type="objekt")
 
 

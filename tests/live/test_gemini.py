@@ -6,9 +6,9 @@ import pytest
 
 from midspan import Agent, Gemini
 from midspan.gemini import Client
-from midspan.providers.gemini.api import keys_in
+from midspan.providers.gemini.family import FAMILY
 
-pytestmark = pytest.mark.skipif(not keys_in(os.environ), reason="set GOOGLE_API_KEY or GEMINI_API_KEY")
+pytestmark = pytest.mark.skipif(not FAMILY.has_credentials(os.environ), reason="set GOOGLE_API_KEY or GEMINI_API_KEY")
 
 
 def get_temperature(city: str) -> dict[str, int]:

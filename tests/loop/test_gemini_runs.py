@@ -14,7 +14,8 @@ from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan.emulator import LocalGemini, Rule, Script, When, answer
 from midspan.emulator import call as call_of
 from midspan.errors import AnswerBlockedError, InvalidRequestError, LimitReachedError, PromptBlockedError
-from midspan.gemini import GoogleSearch, RetryPolicy, UrlContext
+from midspan.gemini import GoogleSearch, UrlContext
+from midspan.providers import RetryPolicy
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.streaming import raw_of

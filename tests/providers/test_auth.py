@@ -8,7 +8,7 @@ import pytest
 
 from midspan import Agent, Gemini
 from midspan.errors import ConfigError, InvalidRequestError, ProviderError
-from midspan.gemini import RetryPolicy
+from midspan.providers import RetryPolicy
 from tests.gemini.recorder import recorder
 
 SECRET = "ya29.very-secret-token"

@@ -11,9 +11,8 @@ import pytest
 from midspan import Agent, tool
 from midspan.errors import ConfigError, PromptBlockedError, ServerError, UnknownModelError
 from midspan.events import RequestRetry
-from midspan.gemini import RetryPolicy
 from midspan.messages import History, Message, Text
-from midspan.providers import Anthropic, Fallback, ModelRequest, OpenAI, RequestConfig, ScriptedProvider
+from midspan.providers import Anthropic, Fallback, ModelRequest, OpenAI, RequestConfig, RetryPolicy, ScriptedProvider
 from tests.gemini.recorder import recorder
 from tests.providers.services import AnthropicService, ChatService, Turn
 

@@ -7,6 +7,7 @@ import pytest
 
 from midspan import Agent
 from midspan.errors import ConfigError
+from midspan.providers import ProviderFamily, registry
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
 from midspan.providers.registry import (
@@ -126,3 +127,16 @@ def test_every_family_has_a_name_of_its_own_and_at_least_one_needs_no_credential
     known = list(families())
     assert len({family.name for family in known}) == len(known)
     assert any(not family.environment for family in known)
+
+
+def test_type_error_inside_a_provider_is_not_reported_as_a_missing_model_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: str = "m") -> Provider:
+        raise TypeError(f"{model} + 1")
+
+    def named(model: str) -> Provider:
+        raise AssertionError(model)
+
+    for make, error, words in ((broken, TypeError, r"m \+ 1"), (named, ConfigError, "'x' needs a model name after")):
+        monkeypatch.setattr(registry, "_family", lambda _, make=make: ProviderFamily(name="x", make=make))
+        with pytest.raises(error, match=words):
+            provider_of("x:")

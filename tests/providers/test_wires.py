@@ -30,7 +30,7 @@ from midspan.errors import (
     ServerError,
     UnknownModelError,
 )
-from midspan.gemini import RetryPolicy
+from midspan.providers import RetryPolicy
 from midspan.providers.anthropic.client import Anthropic
 from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic

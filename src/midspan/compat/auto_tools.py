@@ -12,10 +12,9 @@ from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.client import Client
-from midspan.gemini.request import Contents
+from midspan.gemini.request import Contents, read_tools
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.tools import read_tools
-from midspan.gemini.types import Content, FunctionDeclaration, check_schema, describe
+from midspan.gemini.types import Content, FunctionDeclaration, check_schema
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump, load
@@ -34,7 +33,7 @@ def new_function_declaration(
 ) -> FunctionDeclaration:
     """Return a declaration whose name, description and schemas every API of the family accepts."""
     if not isinstance(name, str) or not _NAMES.allows(name):
-        raise ConfigError(f"{describe(name)} is not a valid function name; use 1 to 64 ASCII letters, digits, _ and -")
+        raise ConfigError(f"{name!r:.80} is not a valid function name; use 1 to 64 ASCII letters, digits, _ and -")
     if not isinstance(description, str) or not description.strip():
         raise ConfigError(f"{name} needs a description; it is all that the model knows of the function")
     fields = {"name": name, "description": description, "parameters": parameters, **options}

@@ -5,14 +5,10 @@ from typing import TYPE_CHECKING
 from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from midspan._http.messages import Timeouts as Timeouts
-    from midspan._http.retry import RetryPolicy as RetryPolicy
-    from midspan._http.transport import Transport as Transport
-    from midspan._types.messages import History as History
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
+    from midspan.gemini.request import declaration_of as declaration_of
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
-    from midspan.gemini.tools import declaration_of as declaration_of
     from midspan.gemini.types import Content as Content
     from midspan.gemini.types import FunctionCall as FunctionCall
     from midspan.gemini.types import FunctionDeclaration as FunctionDeclaration
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import GenerationConfig as GenerationConfig
     from midspan.providers.gemini.wire import GoogleMaps as GoogleMaps
     from midspan.providers.gemini.wire import GoogleSearch as GoogleSearch
-    from midspan.providers.gemini.wire import GoogleSearchRetrieval as GoogleSearchRetrieval
     from midspan.providers.gemini.wire import McpServer as McpServer
     from midspan.providers.gemini.wire import SafetySetting as SafetySetting
     from midspan.providers.gemini.wire import ThinkingConfig as ThinkingConfig
@@ -35,18 +30,14 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import UrlContext as UrlContext
 
 _NAMES = {
-    "midspan._http.messages": "Timeouts",
-    "midspan._http.retry": "RetryPolicy",
-    "midspan._http.transport": "Transport",
-    "midspan._types.messages": "History",
     "midspan.gemini.client": "AsyncClient Client",
+    "midspan.gemini.request": "declaration_of",
     "midspan.gemini.response": "GenerateContentResponse",
-    "midspan.gemini.tools": "declaration_of",
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
     "midspan.providers.gemini.cached": "Cached",
     "midspan.providers.gemini.wire": (
-        "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch "
-        "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
+        "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch McpServer SafetySetting "
+        "ThinkingConfig ToolConfig UrlContext"
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

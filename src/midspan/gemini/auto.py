@@ -15,16 +15,14 @@ from msgspec.structs import replace
 from midspan._loop.agent import Agent
 from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, RunStream, final_text
-from midspan._types.events import RunEvent, TextDelta, TurnRetry
+from midspan._types.events import TextDelta
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.request import Contents, cache_name, encode_contents, request_fields
+from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.tools import ToolLike, read_tools, tool_list
-from midspan.gemini.types import describe
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -46,8 +44,8 @@ _LOSSLESS = Capabilities(signatures=False)
 class AutoResponse(GenerateContentResponse):
     """The final answer; `result` has everything that led to it."""
 
-    def __init__(self, result: RunResult, form: Any) -> None:
-        super().__init__(result.response, result.text, form=form)
+    def __init__(self, result: RunResult) -> None:
+        super().__init__(result.response, result.text)
         self.result = result
 
     @property
@@ -57,12 +55,15 @@ class AutoResponse(GenerateContentResponse):
         return [load(wire.Content, bytes(encode_message(message, _LOSSLESS))) for message in messages]
 
 
-def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
-    """Return the agent for a request, its history, and the type of the answer."""
+def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History]:
+    """Return the agent for a request, and its history."""
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
-    limits = _limits(request.pop("turn_limit", None), request.pop("limits", None))
+    turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
+    if turns is not None and limits is not None:
+        raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
+    limits = Limits.of(limits or {} if turns is None else {"max_turns": turns})
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
     if cache is not None:
@@ -72,7 +73,7 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history), fields.form
+    return agent, _history(fields.first_content).append(*history)
 
 
 def _history(contents: bytes) -> History:
@@ -92,35 +93,15 @@ class _WithCache(WrapperProvider):
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
-def _limits(turns: int | None, limits: Limits | dict[str, Any] | None) -> Limits:
-    if turns is None:
-        return Limits.of(limits or {})
-    if limits is not None:
-        raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    return Limits.of({"max_turns": turns})
-
-
-async def answer_chunks(stream: RunStream, form: Any) -> AsyncGenerator[GenerateContentResponse, None]:
+async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
-    async with aclosing(final_text(_numbered(stream))) as deltas:
+    async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
-            yield GenerateContentResponse(_chunk(delta), form=form, is_chunk=True)
-    yield AutoResponse(stream.result, form)
-
-
-def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:
-    """Return a piece of the answer. A chunk without text that was cut says that the text before it is discarded."""
-    if isinstance(delta, TurnRetry):
-        return ModelResponse(Message("model", ()), FinishReason.CUT)
-    return ModelResponse(Message("model", (Text(delta.text),)), FinishReason.END)
-
-
-async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], None]:
-    async with stream:
-        number = 0
-        async for event in stream:
-            yield number, event
-            number += 1
+            # A chunk without text that was cut says that the text before it is discarded.
+            parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
+            answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
+            yield GenerateContentResponse(answer, is_chunk=True)
+    yield AutoResponse(stream.result)
 
 
 class ToolRegistry:
@@ -141,11 +122,11 @@ class ToolRegistry:
         It gets the arguments by name if each of its parameters has the name of a declared property, otherwise as one
         dict. A Python function alone needs no declaration.
         """
-        if function is None and callable(declaration) and not isinstance(declaration, Proto):
+        if function is None and callable(declaration):
             return self._toolbox.register(declaration, duplicates=duplicates)
         declarations = [item for tool in read_tools([declaration]) for item in tool.function_declarations or []]
         if len(declarations) != 1:
-            raise ConfigError(f"{describe(declaration)} is not the declaration of one function")
+            raise ConfigError(f"{declaration!r:.80} is not the declaration of one function")
         return self._toolbox.register(_tool(declarations[0], function), duplicates=duplicates)
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
@@ -156,29 +137,24 @@ class ToolRegistry:
         """Do the same in plain code."""
         return run_blocking(self.execute_calls_async(calls))
 
-    def executable(self, tools: Sequence[ToolLike]) -> list[Any]:
+    def executable(self, tools: Sequence[Any]) -> list[Any]:
         """Return tools for an agent: declarations with the functions registered for them, all others as they are."""
         executable: list[Any] = []
+        registered = self._toolbox.tools()
         for item in tools:
             if not isinstance(item, Proto | dict):
                 executable.append(item.source() if isinstance(item, Toolbox) else item)
                 continue
             for tool in read_tools([item]):
-                executable += [self._registered(declaration) for declaration in tool.function_declarations or ()]
-                fields = to_plain(tool)
-                fields.pop("functionDeclarations", None)
-                executable += [BuiltinTool(name, config) for name, config in fields.items()]
+                for name in [declaration.name or "" for declaration in tool.function_declarations or ()]:
+                    if name not in registered:
+                        raise ConfigError(
+                            f"no function is registered for {name!r}; use Tools.register(declaration, function)"
+                        )
+                    executable.append(registered[name])
+                builtins = to_plain(replace(tool, function_declarations=None))
+                executable += [BuiltinTool(name, config) for name, config in builtins.items()]
         return executable
-
-    def _registered(self, declaration: wire.FunctionDeclaration) -> Tool[..., Any]:
-        name, registered = declaration.name or "", self._toolbox.tools()
-        if name not in registered:
-            raise ConfigError(f"no function is registered for {name!r}; use Tools.register(declaration, function)")
-        return _tool(declaration, registered[name])
-
-    def clear(self) -> None:
-        """Remove all functions."""
-        self._toolbox = Toolbox()
 
 
 Tools = ToolRegistry()
@@ -186,8 +162,6 @@ Tools = ToolRegistry()
 
 
 def _tool(declaration: wire.FunctionDeclaration, function: Any) -> Tool[..., Any]:
-    if isinstance(function, Tool):
-        return function
     schema = declaration.parameters_json_schema
     if schema is UNSET or schema is None:
         schema = {"type": "object"} if declaration.parameters is None else to_plain(declaration.parameters)
@@ -214,5 +188,5 @@ def _callback(function: Callable[..., Any], name: str, schema: Any) -> Callable[
 def _call(item: Any) -> ToolCall:
     call = ToolCall.read(item.function_call if isinstance(item, wire.Part) else item)
     if call is None:
-        raise ConfigError(f"{describe(item)} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
+        raise ConfigError(f"{item!r:.80} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
     return call

@@ -1,6 +1,6 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from functools import cached_property, lru_cache
 from types import FunctionType, NoneType
@@ -12,10 +12,9 @@ from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.gemini.tools import ToolLike
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, duration
+from midspan.providers.gemini.api import ConnectionOptions, connect, duration
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
@@ -39,7 +38,7 @@ class AsyncClient(ClosedOnExit):
         self.api = connect(hidden)
         self.api.endpoint.model(model)  # raises an error for an invalid name
         warn_if_retired(model)
-        self.caches = AsyncCaches(self.api, self.resolve)
+        self.caches = AsyncCaches(self)
 
     async def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response."""
@@ -48,7 +47,7 @@ class AsyncClient(ClosedOnExit):
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
-        return GenerateContentResponse(answer, form=fields.form)
+        return GenerateContentResponse(answer)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -61,23 +60,19 @@ class AsyncClient(ClosedOnExit):
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
 
-            agent, history, form = prepare(self, contents, options)
-            return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
+            agent, history = prepare(self, contents, options)
+            return AsyncResponseStream(answer_chunks(agent.stream(messages=history)))
         path, capabilities, fields = self._request(options)
-        return AsyncResponseStream(
-            self._stream(path, fields.body(contents, capabilities), capabilities.api, fields.form)
-        )
+        return AsyncResponseStream(self._stream(path, fields.body(contents, capabilities), capabilities.api))
 
-    async def _stream(
-        self, path: str, body: bytes, api: Api, form: Any
-    ) -> AsyncGenerator[GenerateContentResponse, None]:
+    async def _stream(self, path: str, body: bytes, api: Api) -> AsyncGenerator[GenerateContentResponse, None]:
         pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
         response = reader.response()
-        yield GenerateContentResponse(response, form=form)
+        yield GenerateContentResponse(response)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
@@ -91,14 +86,14 @@ class AsyncClient(ClosedOnExit):
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-        agent, history, form = prepare(self, contents, options)
-        return AutoResponse(await agent.run(messages=history), form)
+        agent, history = prepare(self, contents, options)
+        return AutoResponse(await agent.run(messages=history))
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
         from midspan.gemini.auto import prepare  # imports the loop
 
-        agent, history, _ = prepare(self, contents, options)
+        agent, history = prepare(self, contents, options)
         return self._runs.start(agent=agent, messages=history)
 
     async def subscribe_stream(
@@ -155,20 +150,16 @@ class AsyncClient(ClosedOnExit):
 
 
 _CONSTANTS = (str, int, float, NoneType, FunctionType, type, Tool)
+_cached_fields = lru_cache(maxsize=64, typed=True)(request_fields)
 
 
 def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestFields:
     """Return the encoded fields beside the contents. In a loop they are the same for every request, and kept."""
-    key = tuple((name, type(value), tuple(value) if type(value) is list else value) for name, value in options.items())
-    for _, _, value in key:
+    hashable = {name: tuple(value) if type(value) is list else value for name, value in options.items()}
+    for value in hashable.values():
         if not all(isinstance(item, _CONSTANTS) for item in (value if type(value) is tuple else (value,))):
             return request_fields(capabilities, **options)  # the caller may change such a value
-    return _cached_fields(capabilities, key)
-
-
-@lru_cache(maxsize=64)
-def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
-    return request_fields(capabilities, **{name: value for name, _, value in key})
+    return _cached_fields(capabilities, **hashable)
 
 
 class Client:
@@ -233,9 +224,8 @@ class Client:
 class AsyncCaches:
     """The caches of a client."""
 
-    def __init__(self, api: GeminiApi, resolve: Callable[[str | None], tuple[str, Capabilities]]) -> None:
-        self._api = api
-        self._resolve = resolve
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
 
     async def create(
         self,
@@ -245,11 +235,11 @@ class AsyncCaches:
         ttl_seconds: float = 3600,
         display_name: str | None = None,
         system_instruction: Contents | None = None,
-        tools: ToolLike = (),
+        tools: Any = (),
         tool_config: Any = None,
     ) -> wire.CachedContent:
         """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""
-        path, capabilities = self._resolve(model)
+        path, capabilities = self._client.resolve(model)
         if not capabilities.explicit_cache:
             raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
         fields = request_fields(
@@ -257,27 +247,23 @@ class AsyncCaches:
         )
         head = dump(wire.CachedContent(model=path, ttl=duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
-        created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
-        return load(wire.CachedContent, created)
+        return await self._client.api.cache("POST", body=body)
 
     async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return load(wire.CachedContent, await self._call("GET", name))
+        return await self._client.api.cache("GET", cache_name(name))
 
     async def list(self) -> list[wire.CachedContent]:
-        path = self._api.endpoint.resource("cachedContents")
-        return [cache async for page in self._api.pages(path) for cache in page.cached_contents or []]
+        api = self._client.api
+        pages = api.pages(api.endpoint.resource("cachedContents"))
+        return [cache async for page in pages for cache in page.cached_contents or []]
 
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
         body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
-        return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+        return await self._client.api.cache("PATCH", cache_name(name), body)
 
     async def delete(self, name: str | wire.CachedContent) -> None:
-        await self._call("DELETE", name)
-
-    async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
-        path = self._api.endpoint.resource("cachedContents", cache_name(name))
-        return await self._api.call(method, path + query, body)
+        await self._client.api.cache("DELETE", cache_name(name))
 
 
 class Caches:

@@ -1,37 +1,35 @@
-"""The options of a request, and its body, from whatever a caller passes: contents, system instruction, settings."""
+"""The options of a request and its body, from whatever a caller passes: contents, system prompt, tools, settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from midspan._types.encoded import join_body
+from midspan._schema.adapt import adapt_schema
+from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.messages import ROLES, History, Message
-from midspan._types.specs import Limits, ToolChoice
+from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.output import is_type, output_fields
-from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
-from midspan.gemini.types import describe, read, set_fields
-from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.encode import (
-    HEAD,
-    check_json_with_tools,
-    encode_message,
-    encode_messages,
-    head_with,
-    message_encoder,
-)
-from midspan.providers.gemini.proto import dump, to_plain
+from midspan.gemini import types
+from midspan.gemini.types import is_type, read, set_fields
+from midspan.providers.gemini import encode, wire
+from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
+from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
+from midspan.tools.execution import LocalTools
+from midspan.tools.function import tool_of
+from midspan.tools.toolbox import SessionTools, Toolbox
 
 Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
+ToolLike = Any
+"""A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 _Object = Mapping[str, Any] | None
 
 _EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
 _TOP_FIELDS = {*wire.GenerateContentRequest.__struct_fields__} - {"extra", "contents", "model", *_NAMED}
-_GENERATION_FIELDS = {*wire.GenerationConfig.__struct_fields__} - {"extra"}
 
 
 class RequestOptions(TypedDict, total=False):
@@ -53,7 +51,7 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config.
+    # The fields of the generation config that are used most; the others are passed in `generation_config`.
     temperature: float | None
     top_p: float | None
     top_k: float | None
@@ -68,19 +66,11 @@ class RequestOptions(TypedDict, total=False):
     response_mime_type: str | None
     response_schema: Any
     response_json_schema: Any
-    response_format: Any
     response_modalities: Sequence[str] | None
     media_resolution: str | None
     speech_config: _Object
     thinking_config: wire.ThinkingConfig | _Object
     image_config: _Object
-    enable_enhanced_civic_answers: bool | None
-    audio_transcription_config: _Object
-    translation_config: _Object
-    audio_timestamp: bool | None
-    routing_config: _Object
-    model_selection_config: _Object
-    enable_affective_dialog: bool | None
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -96,18 +86,16 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
-    form: Any
-    """The Python type that the answer should be of; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
         """The system instruction, for a model that gets it as a content."""
-        return self.head.removeprefix(HEAD).removesuffix(b",")
+        return self.head.removeprefix(encode.HEAD).removesuffix(b",")
 
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
-            return join_body(contents, message_encoder(capabilities), self.head, b"]%b}" % self.tail)
+            return join_body(contents, encode.message_encoder(capabilities), self.head, b"]%b}" % self.tail)
         encoded = encode_contents(contents, capabilities)
         if not encoded and not may_be_empty:
             raise ConfigError("the contents are empty")
@@ -125,40 +113,37 @@ def request_fields(
     generation_config: Any = None,
     **settings: Any,
 ) -> RequestFields:
-    """Return the fields of a request. `settings` are fields of generationConfig (`temperature=…`) or of the request
-    (`labels=…`, `safety_settings=…`).
-    """
+    """Return the fields of a request. `settings` are fields of generationConfig or of the request itself."""
     request = read(
         wire.GenerateContentRequest, {name: settings.pop(name) for name in _TOP_FIELDS & settings.keys()}, ""
     )
     declared = read_tools(tools)
-    head = HEAD
+    head = encode.HEAD
     if cached_content is not None:  # which holds system instruction and tools; the API rejects both beside it
         request = replace(request, cached_content=cache_name(cached_content))
     else:
         system = _read_system(system_instruction)
         if system is not None and not capabilities.system_instruction:
-            head, system = head_with(to_plain(replace(system, role="user"))), None
+            head, system = encode.head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation, form = _generation_config(generation_config, settings)
+    generation = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
-        check_json_with_tools(capabilities)
+        encode.check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"", form)
+    return RequestFields(head, b"," + inner if inner else b"")
 
 
-def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
-    """Return the generation config, and the type of the answer. A setting by its name replaces the one in `config`."""
+def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
+    """Return the generation config. A setting by its name replaces the one in `config`."""
     for name in settings:
-        if name not in _GENERATION_FIELDS:
-            raise ConfigError(f"unknown setting {name!r}")
+        if name not in RequestOptions.__annotations__:
+            raise ConfigError(f"unknown setting {name!r}; rare ones are passed as generation_config={{{name!r}: …}}")
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
-    merged |= output_fields(schema, json_schema, merged.get("response_mime_type"))
-    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
-    return read(wire.GenerationConfig, merged, "") if merged else None, form
+    merged |= types.output_fields(schema, json_schema, merged.get("response_mime_type"))
+    return read(wire.GenerationConfig, merged, "") if merged else None
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
@@ -174,13 +159,10 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
     is_list = isinstance(contents, list | tuple | History)
     items = list(contents) if is_list else [contents]
     if items and all(isinstance(item, Message) for item in items):
-        return b",".join(encode_messages(items, capabilities))
+        return b",".join(encode.encode_messages(items, capabilities))
     if items and all(_is_part(item) for item in items):
         items = [{"role": "user", "parts": items}]  # parts in a row are one turn
-    encoded = [
-        encode_message(item, capabilities) if isinstance(item, Message) else _encode_content(item, f"contents[{at}]")
-        for at, item in enumerate(items)
-    ]
+    encoded = [_encode_content(item, f"contents[{at}]", capabilities) for at, item in enumerate(items)]
     return b",".join([content for content in encoded if content])
 
 
@@ -188,7 +170,9 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, str | wire.Part) or (isinstance(item, Mapping) and not {"parts", "role"} & item.keys())
 
 
-def _encode_content(item: Any, where: str) -> bytes:
+def _encode_content(item: Any, where: str, capabilities: Capabilities) -> EncodedMessage:
+    if isinstance(item, Message):
+        return encode.encode_message(item, capabilities)
     content = _read_content({"role": "user", "parts": [item]} if _is_part(item) else item, where)
     return dump(content) if content.parts else b""  # the API rejects a content without parts
 
@@ -199,8 +183,10 @@ def _read_content(item: Any, where: str) -> wire.Content:
     A content of the model may have fields of unexpected types, and goes back unchanged.
     """
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
+        raise ConfigError(f"{where} cannot be {item!r:.80}; {_EXPECTED}")
     fields = set_fields(wire.Content, item, where)
+    if "content" in fields:
+        raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")
     if (role := fields.get("role")) is not None:
         if role not in ROLES:
             raise ConfigError(
@@ -221,3 +207,111 @@ def _read_system(system: Contents | None) -> wire.Content | None:
         system = {"parts": system}
     fields = set_fields(wire.Content, system, "system_instruction")
     return _read_content({**fields, "role": None}, "system_instruction")
+
+
+def tool_list(tools: ToolLike | Iterable[ToolLike] | None) -> list[ToolLike]:
+    """Return the tools that a caller passed: several, one or none."""
+    if isinstance(tools, list | tuple):
+        return list(tools)
+    return [] if tools is None else [tools]
+
+
+def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
+    """Return each built-in tool as a tool, then all functions together as one tool."""
+    builtins: list[wire.Tool] = []
+    functions: list[wire.FunctionDeclaration] = []
+    for at, item in enumerate(tool_list(tools)):
+        tool = _read_tool(item, f"tools[{at}]")
+        functions += tool.function_declarations or []
+        tool = replace(tool, function_declarations=None)
+        if tool != wire.Tool():
+            builtins.append(tool)
+    names = [function.name for function in functions]
+    for name in names:
+        if not FUNCTION_NAME.fullmatch(name or ""):
+            raise ConfigError(f"{name!r} is not a valid function name; use ASCII letters, digits, _ . : and -")
+        if names.count(name) > 1:
+            raise ConfigError(f"two functions are named {name!r}")
+    return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
+
+
+def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
+    match tool:
+        case wire.McpServer():
+            return read(wire.Tool, {"mcp_servers": [tool]}, where)
+        case wire.Builtin():
+            builtin = tool.as_builtin()
+            return read(wire.Tool, {builtin.name: builtin.config}, where)
+        case wire.Tool():
+            return _read_whole_tool(tool, where)
+        case Mapping() if "name" not in tool and "function" not in tool:
+            return _read_whole_tool(tool, where)
+        case Toolbox():
+            return wire.Tool(function_declarations=[*map(_declaration_of, tool.list_tools())])
+        case LocalTools() | SessionTools():
+            return wire.Tool(function_declarations=[*map(_declaration_of, tool.listing.tools)])
+    return wire.Tool(function_declarations=[_read_function(tool, where)])
+
+
+def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
+    """Return a tool with any of its fields; its functions may be given in any form."""
+    fields = set_fields(wire.Tool, tool, where)
+    functions = fields.pop("function_declarations", ())
+    declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]
+    return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
+
+
+def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
+    if isinstance(function, ToolSpec):
+        return _declaration_of(function)
+    if isinstance(function, Mapping) and "function" in function:
+        return _declaration_of(ToolSpec.of(types.to_json(function, where)))
+    if isinstance(function, wire.FunctionDeclaration | Mapping):
+        return _read_declaration(function, where)
+    if callable(function) and not isinstance(function, Proto | type(Proto)):
+        return _cached_declaration(function) if isinstance(function, Hashable) else declaration_of(function)
+    raise ConfigError(
+        f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        "built-in tool or a dict"
+    )
+
+
+def declaration_of(function: Callable[..., Any]) -> types.FunctionDeclaration:
+    """Return the declaration of a Python function or a tool."""
+    return _declaration_of(tool_of(function).spec)
+
+
+_cached_declaration = lru_cache(maxsize=256)(declaration_of)
+
+
+def _declaration_of(spec: ToolSpec) -> types.FunctionDeclaration:
+    adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
+    schema = UNSET if adapted.is_empty else adapted.schema
+    return types.FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
+
+
+def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
+    """Return a declaration. Types, and schemas that say more than the API's own can, are sent as JSON Schema."""
+    fields = set_fields(wire.FunctionDeclaration, declaration, where)
+    for name in ("parameters", "response"):
+        json_name = f"{name}_json_schema"
+        schema = fields.pop(name, None)
+        if is_type(schema):
+            fields[json_name] = types.json_schema_of(schema, arguments=True)
+        elif schema is not None:
+            fields |= types.schema_field(schema, f"{where}.{name}", name, json_name)
+    return read(wire.FunctionDeclaration, fields, where)
+
+
+def read_tool_config(
+    tools: list[wire.Tool], choice: Any, config: Any, capabilities: Capabilities
+) -> wire.ToolConfig | None:
+    """Return the tool config for these tools. What the caller set in `config` stays as it is."""
+    functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
+    tool_choice = None if choice is None else ToolChoice.of(choice)
+    fields = encode.tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
+    if config is not None:
+        mode = {} if tool_choice is None else {"functionCallingConfig": fields.get("functionCallingConfig")}
+        fields.pop("functionCallingConfig", None)
+        fields = {**fields, **to_plain(read(wire.ToolConfig, config, "tool_config")), **mode}
+    return from_plain(wire.ToolConfig, fields) if fields else None

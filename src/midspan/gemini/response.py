@@ -1,6 +1,6 @@
 """Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from functools import cached_property
 from typing import Any, Self, TypeVar, overload
@@ -9,14 +9,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._loop.blocking import iterate, run_blocking
-from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
+from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
-from midspan._types.parts import Text, ToolCall, is_local_id
-from midspan.errors import ConfigError, MalformedResponseError, PromptBlockedError
-from midspan.gemini.output import parse_answer
-from midspan.gemini.types import FunctionCall
-from midspan.providers.gemini import decode, wire
+from midspan._types.parts import Part, Text, Thought, is_local_id
+from midspan.errors import ConfigError
+from midspan.gemini.types import FunctionCall, parse_answer
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.decode import finish_reason_of
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
 from midspan.providers.provider import ClosedOnExit
@@ -27,29 +27,13 @@ T = TypeVar("T")
 class GenerateContentResponse:
     """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
-    def __init__(
-        self,
-        answer: ModelResponse | Callable[[], ModelResponse],
-        text: str | None = None,
-        calls: tuple[ToolCall, ...] | None = None,
-        *,
-        form: Any = Any,
-        is_chunk: bool = False,
-    ) -> None:
-        """`text` and `calls` replace those of the answer; `form` is the type that was requested for it."""
-        self._answer = answer
+    def __init__(self, answer: ModelResponse, text: str | None = None, *, is_chunk: bool = False) -> None:
+        """`text` replaces that of the answer."""
+        self.answer = answer
+        """The response as every provider returns it."""
         self.is_chunk = is_chunk
         """Whether it is one chunk of a stream."""
         self._text = text
-        self._calls = calls
-        self._form = form
-
-    @property
-    def answer(self) -> ModelResponse:
-        """The response as every provider returns it; that of a chunk is decoded when it is used."""
-        if not isinstance(self._answer, ModelResponse):
-            self._answer = self._answer()
-        return self._answer
 
     @property
     def message(self) -> Message:
@@ -73,9 +57,10 @@ class GenerateContentResponse:
     def content(self) -> wire.Content:
         """The turn of the model, for the contents of the next request."""
         data = self.answer.message.provider_data
-        if data is None or not data.raw:
-            return wire.Content(role="model", parts=[])
-        return _with_args(load(wire.Content, data.raw))
+        if data is not None and data.raw:
+            return _with_args(load(wire.Content, data.raw))
+        contents = [candidate.content for candidate in self.candidates if candidate.content]
+        return contents[0] if contents and self.is_chunk else wire.Content(role="model", parts=[])
 
     @property
     def candidates(self) -> list[wire.Candidate]:
@@ -94,10 +79,9 @@ class GenerateContentResponse:
     @property
     def function_calls(self) -> list[FunctionCall]:
         """The complete calls. Of a chunk: the calls that it completed, which may have begun in earlier chunks."""
-        calls = self.answer.message.calls if self._calls is None else self._calls
         return [
             FunctionCall(name=call.name, args=call.arguments, id=None if is_local_id(call.id) else call.id)
-            for call in calls
+            for call in self.answer.message.calls
         ]
 
     @property
@@ -112,14 +96,11 @@ class GenerateContentResponse:
     def parsed(self, form: type[T]) -> T: ...
 
     @overload
-    def parsed(self, form: Any = None) -> Any: ...
+    def parsed(self, form: Any = Any) -> Any: ...
 
-    def parsed(self, form: Any = None) -> Any:
-        """Return the answer, which is JSON, as a value of a type: a class, a dataclass, a model, `list[int]`, an Enum.
-
-        The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
-        """
-        return parse_answer(self.text, self._form if form is None else form)
+    def parsed(self, form: Any = Any) -> Any:
+        """Return the answer, which is JSON, as a value of a type, such as a dataclass or `list[int]`, or as it is."""
+        return parse_answer(self.text, form)
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
@@ -140,7 +121,6 @@ class ChunkReader:
     """Reads the bytes of a stream: chunks as they arrive, and the whole response at the end."""
 
     def __init__(self, api: Api) -> None:
-        self._api = api
         self._framing = Framing()
         self._decoder = StreamDecoder(api)
 
@@ -148,30 +128,22 @@ class ChunkReader:
         return map(self._chunk, self._framing.feed(piece))
 
     def end(self) -> Iterator[GenerateContentResponse]:
-        for document in self._framing.end():
-            try:
-                yield self._chunk(document)
-            except MalformedResponseError:
-                if not self._framing.is_stream:
-                    raise
+        yield from map(self._chunk, self._framing.end())
         list(self._decoder.end())
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
-        texts: list[str] = []
-        calls: list[ToolCall] = []
+        parts: list[Part] = []
         for event in self._decoder.add(document):
             match event:
-                case PartStart(part=Text(text)) | PartDelta(delta=TextPartDelta(text)):
-                    texts.append(text)
-                case PartEnd(part=ToolCall() as call):
-                    calls.append(call)
-        return GenerateContentResponse(lambda: self._decode(document), "".join(texts), tuple(calls), is_chunk=True)
-
-    def _decode(self, document: bytes) -> ModelResponse:
-        try:
-            return decode.response(document, self._api)
-        except PromptBlockedError:  # raised once, by the whole response
-            return ModelResponse(Message("model", ()), finish_reason=FinishReason.CUT, raw=(Raw(document),))
+                case PartStart(part=part):
+                    parts.append(part)
+                case PartDelta(delta=TextPartDelta(text)):
+                    parts.append(Text(text))
+                case PartDelta(delta=ThoughtPartDelta(text)):
+                    parts.append(Thought(text))
+        message, reason = Message("model", tuple(parts)), self._decoder.finish_reason
+        answer = ModelResponse(message, finish_reason_of(reason), reason, raw=(Raw(document),))
+        return GenerateContentResponse(answer, is_chunk=True)
 
     @property
     def is_empty(self) -> bool:

@@ -1,35 +1,30 @@
-"""The types of the Gemini API, with checks and helpers, and how values that a caller passes become them."""
+"""The types of the Gemini API with checks and helpers, and how values and Python types of a caller become them."""
 
 from collections.abc import Iterable, Mapping
-from reprlib import Repr
 from typing import Any, Self
 
 import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from midspan._schema.adapt import adapt_schema
 from midspan._schema.jsonable import to_jsonable
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Blob
-from midspan.errors import ConfigError, ResultError, SchemaError
+from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import MAX_FILE_BYTES, SCHEMA_TYPES
-from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, known_fields, to_plain
-
-_repr = Repr()
-_repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
-describe = _repr.repr
-"""A short repr for error messages."""
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, MAX_FILE_BYTES, SCHEMA_TYPES
+from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, has_extra, known_fields, to_plain
 
 
 class Schema(wire.Schema, frozen=True):
     """The subset of OpenAPI 3.0 in which parameters and answers can be described; `type` is required."""
 
     def __post_init__(self) -> None:
-        if self.type is None and self.any_of is None and self.ref is None:
-            raise SchemaError(f"a Schema needs a type: {', '.join(SCHEMA_TYPES)}")
-        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES):
-            raise SchemaError(f"unknown Schema type {describe(self.type)}; use one of {', '.join(SCHEMA_TYPES)}")
+        if self.type is None and (self.any_of is not None or self.ref is not None):
+            return
+        if not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES:
+            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {self.type!r:.80}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -51,7 +46,7 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
         if type(self.response) is not dict:  # the values in a dict are checked when it is sent
             response = to_json(self.response, f"the response of {self.name!r}")
             if not isinstance(response, dict):
-                got = describe(self.response)
+                got = f"{self.response!r:.80}"
                 raise ConfigError(f"the response of {self.name!r} must be an object, as {{'result': …}}, got {got}")
             force_setattr(self, "response", response)
 
@@ -151,7 +146,57 @@ def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -
 def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
     """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
     if not isinstance(value, form | Mapping):
-        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
+        raise ConfigError(f"{where} cannot be {value!r:.80}; pass a {form.__name__}, or a dict of its fields")
     known = known_fields(form)
     items = to_plain(value).items()
     return {known[name].attribute if name in known else name: item for name, item in items if item is not None}
+
+
+def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[str, Any]:
+    """Return the fields of generationConfig that ask for an answer of this schema, or of this type."""
+    if schema is not None and json_schema is not None:
+        raise ConfigError("response_schema and response_json_schema are both given; the API accepts only one of them")
+    requested = json_schema if schema is None else schema
+    if requested is None:
+        return {}
+    if is_type(requested):
+        adapted = json_schema_of(requested, arguments=False)
+        fields = {"response_json_schema": adapted} if adapted else {}
+    elif schema is None:
+        fields = {"response_json_schema": requested}
+    else:
+        fields = schema_field(requested, "response_schema", "response_schema", "response_json_schema")
+    return {"response_mime_type": mime_type or "application/json", **fields}
+
+
+def is_type(schema: Any) -> bool:
+    """Whether it is a type hint, and not a schema."""
+    return schema is not None and not isinstance(schema, wire.Schema | Mapping)
+
+
+def json_schema_of(form: Any, *, arguments: bool) -> dict[str, Any]:
+    """Return the JSON Schema of a type: of an answer, or of the arguments of a function, which are an object."""
+    from midspan._schema.output_type import OutputType  # loaded with the first type
+
+    return adapt_schema(OutputType(form).schema, GEMINI_JSON_SCHEMA, arguments=arguments).schema
+
+
+def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
+    """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
+    check_schema(schema, where)
+    plain = to_json(schema, where)
+    return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
+
+
+def parse_answer(text: str, form: Any) -> Any:
+    """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
+    from midspan._schema.output_type import OutputType, parse_json  # loaded with the first type
+
+    try:
+        value = parse_json(text)
+        if form is Any:
+            return value
+        output = OutputType(form)
+        return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
+    except ArgumentError as error:
+        raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error

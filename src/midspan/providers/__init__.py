@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from midspan.providers.auth import ApiKey as ApiKey
     from midspan.providers.auth import BearerToken as BearerToken
     from midspan.providers.fallback import Fallback as Fallback
-    from midspan.providers.family import HealthCheck as HealthCheck
-    from midspan.providers.family import ProviderFamily as ProviderFamily
     from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.providers.openai.client import OpenAI as OpenAI
     from midspan.providers.openai_responses.client import OpenAIResponses as OpenAIResponses
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from midspan.providers.provider import ModelProfile as ModelProfile
     from midspan.providers.provider import Provider as Provider
     from midspan.providers.provider import WrapperProvider as WrapperProvider
+    from midspan.providers.registry import HealthCheck as HealthCheck
+    from midspan.providers.registry import ProviderFamily as ProviderFamily
     from midspan.providers.registry import provider_of as provider_of
     from midspan.providers.rest import JsonEventReader as JsonEventReader
     from midspan.providers.rest import RestClient as RestClient
@@ -60,13 +60,12 @@ _MODULES = {
     "midspan.providers.anthropic.client": "Anthropic",
     "midspan.providers.auth": "ApiKey BearerToken",
     "midspan.providers.fallback": "Fallback",
-    "midspan.providers.family": "HealthCheck ProviderFamily",
     "midspan.providers.gemini.client": "Gemini",
     "midspan.providers.openai.client": "OpenAI",
     "midspan.providers.openai_responses.client": "OpenAIResponses",
     "midspan.providers.prompted.client": "PromptedStep PromptedTools",
     "midspan.providers.provider": "ModelProfile Provider WrapperProvider",
-    "midspan.providers.registry": "provider_of",
+    "midspan.providers.registry": "HealthCheck ProviderFamily provider_of",
     "midspan.providers.rest": "JsonEventReader RestClient retry_delay status_error",
     "midspan.providers.scripted": "ScriptedProvider",
     "midspan.providers.stream": "StreamAccumulator collect events_of",

@@ -5,11 +5,13 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
-from midspan.errors import CredentialsError, ProviderError
+from msgspec import Struct
+
+from midspan.errors import AuthenticationError, CredentialsError, MidspanError, ProviderError
 
 _log = logging.getLogger("midspan.providers")
 
@@ -53,11 +55,14 @@ class SecretHeaders(dict[str, str]):
 class ApiKey:
     """A key that is sent in a header, after an optional prefix such as `Bearer `."""
 
-    __slots__ = ("_headers", "_masker")
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
-        key = _checked_key(Hidden(key))
+        key = Hidden(key.strip())
+        if not key:
+            raise CredentialsError("the API key is empty")
+        if not key.isascii() or not key.isprintable():
+            raise CredentialsError("the API key contains invalid characters; was something else pasted?")
         self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
         self._masker = Masker()
         self._masker.add(self._headers)  # known from now on, and not only when it is first sent
@@ -65,70 +70,63 @@ class ApiKey:
     async def headers(self) -> Mapping[str, str]:
         return self._headers
 
-    def __repr__(self) -> str:
-        return "<API key, hidden>"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("an API key cannot be pickled")
+class EnvironmentKey(Struct, frozen=True):
+    """The key in the environment, which is looked for when the first request is sent."""
 
-
-class EnvironmentKey:
-    """The key in the environment, which is looked for when the first request is sent.
-
-    `variables` are the names of the variables, each with its header and the prefix of the key in that header.
-    """
-
-    is_static = True
-
-    def __init__(
-        self, service: str, variables: Mapping[str, tuple[str, str]], *, is_optional: bool = False, page: str = ""
-    ) -> None:
-        """`page` is the address where a user gets a key."""
-        self._service = service
-        self._variables = variables
-        self._is_optional = is_optional
-        self._page = page
+    service: str
+    variables: Mapping[str, tuple[str, str]]
+    """The names of the variables, each with its header and the prefix of the key in that header."""
+    is_optional: bool = False
+    page: str = ""
+    """The address where a user gets a key."""
+    is_static: ClassVar[bool] = True
 
     async def headers(self) -> Mapping[str, str]:
-        names = [name for name in self._variables if os.environ.get(name, "").strip()]
+        names = [name for name in self.variables if os.environ.get(name, "").strip()]
         if len(names) > 1:
             _log.warning("both %s are set; %s is used", " and ".join(names), names[0])
         if names:
-            return await ApiKey(Hidden(os.environ[names[0]]), *self._variables[names[0]]).headers()
-        if self._is_optional:
+            return await ApiKey(Hidden(os.environ[names[0]]), *self.variables[names[0]]).headers()
+        if self.is_optional:
             return {}
-        error = f"no {self._service} API key: set {' or '.join(self._variables)}, or"
-        page = f"; create a key at {self._page}" if self._page else ""
-        missing = CredentialsError(f"{error} pass api_key=…{page}")
-        missing.shell_message = f"{error} store it with midspan keys set, or name another model with --model{page}"
-        raise missing
+        raise missing_key(self.service, self.variables, page=self.page)
+
+
+def missing_key(service: str, variables: Iterable[str], *, page: str = "", family: str = "") -> CredentialsError:
+    """Return the error for a key that none of these variables holds."""
+    missing = f"no {service} API key: set {' or '.join(variables)}, or"
+    page = f"; create a key at {page}" if page else ""
+    error = CredentialsError(f"{missing} pass api_key=…{page}")
+    command = f"midspan keys set {family}".rstrip()
+    error.shell_message = f"{missing} store it with {command}, or name another model with --model{page}"
+    return error
 
 
 class BearerToken:
     """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token. `more` are headers that are sent
-    beside the token.
+    A plain function runs in a thread, because it may ask a server for the token.
     """
 
-    __slots__ = ("_give", "_is_async", "_more")
     is_static = False
 
-    def __init__(self, give: GiveToken, *, more: Mapping[str, str] | None = None) -> None:
-        self._give = give
-        self._is_async = inspect.iscoroutinefunction(give) or inspect.iscoroutinefunction(type(give).__call__)
-        self._more = dict(more or {})
+    def __init__(self, get_token: GiveToken) -> None:
+        self._get_token = get_token
+        self._is_async = inspect.iscoroutinefunction(get_token) or inspect.iscoroutinefunction(type(get_token).__call__)
 
     async def headers(self) -> Mapping[str, str]:
-        token: Any = self._give() if self._is_async else await asyncio.to_thread(self._give)
-        token = await token if inspect.isawaitable(token) else token
+        try:
+            token: Any = self._get_token() if self._is_async else await asyncio.to_thread(self._get_token)
+            token = await token if inspect.isawaitable(token) else token
+        except MidspanError:
+            raise
+        except Exception as error:  # the function is the caller's code
+            raise AuthenticationError(f"the function token=… raised {type(error).__name__}: {error}") from error
         token = Hidden(token) if isinstance(token, str) else token
         if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
-        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._more)
-
-    def __repr__(self) -> str:
-        return "<token, hidden>"
+        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"))
 
 
 class Masker:
@@ -192,13 +190,3 @@ _MIN_SECRET = 8
 """Shorter values may be parts of ordinary words."""
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 """Parts of the names of headers whose values are secret."""
-
-
-def _checked_key(key: Hidden) -> Hidden:
-    """Return the key without surrounding white space, or raise an error that does not show it."""
-    stripped = Hidden(key.strip())
-    if not stripped:
-        raise CredentialsError("the API key is empty")
-    if not stripped.isascii() or not stripped.isprintable():
-        raise CredentialsError("the API key contains invalid characters; was something else pasted?")
-    return stripped

@@ -5,22 +5,13 @@ from typing import Any
 
 import msgspec
 
-from midspan.errors import (
-    AuthenticationError,
-    InvalidRequestError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaExhaustedError,
-    RateLimitError,
-    ServerError,
-    UnknownModelError,
-)
-from midspan.providers.rest import Response, retry_delay, status_error
+from midspan import errors
+from midspan.providers.rest import Response, error_for_status, retry_delay, status_error
 
-Codes = Mapping[str, type[ProviderError]]
+Codes = Mapping[str, type[errors.ProviderError]]
 
 
-def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> ProviderError:
+def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> errors.ProviderError:
     """Return the error that a response with an error status reports."""
     try:
         document = msgspec.json.decode(body)
@@ -30,23 +21,30 @@ def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> 
         document = document[0]  # as Google writes it
     code, text = _error_fields(document, codes)
     message = f"{service} answered {response.status}: {text or body[:200].decode(errors='replace').strip()}"
-    error_type = codes.get(code)
-    if error_type is None and response.status == 402:
-        error_type = QuotaExhaustedError
-    if error_type is None and response.status == 404 and "model" in text:
-        error_type = UnknownModelError
+    error_type = _error_type(codes, code, response.status, text)
     if error_type is None:
         return status_error(response, message)
     return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
 
 
-def event_error(service: str, codes: Codes, name: str, item: Any) -> ProviderError | None:
+def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.ProviderError | None:
     """Return the error that an event of a stream reports."""
     if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
         return None
     code, message = _error_fields(item if item.get("error") else {"error": item}, codes)
     text = f"{service} sent an error: {message or item}"
-    return codes.get(code, _STATUS_ERRORS.get(code, ServerError))(text)
+    status = int(code) if code.isdecimal() else 500  # a stream has no status: some services write one as the code
+    error_type = _error_type(codes, code, status, message)
+    return error_for_status(status, text) if error_type is None else error_type(text)
+
+
+def _error_type(codes: Codes, code: str, status: int, message: str) -> type[errors.ProviderError] | None:
+    """Return the type of an error whose code is known, or whose status means more than usual."""
+    if code in codes:
+        return codes[code]
+    if status == 402:
+        return errors.QuotaExhaustedError
+    return errors.UnknownModelError if status == 404 and "model" in message else None
 
 
 def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
@@ -62,22 +60,13 @@ def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
 
 
 OPENAI_CODES: Codes = {
-    "invalid_api_key": AuthenticationError,
-    "authentication_error": AuthenticationError,
-    "model_not_found": UnknownModelError,
-    "insufficient_quota": QuotaExhaustedError,
-    "billing_hard_limit_reached": QuotaExhaustedError,
-    "rate_limit_exceeded": RateLimitError,
-    "server_error": ServerError,
-    "overloaded_error": ServerError,
-    "context_length_exceeded": InvalidRequestError,
+    "invalid_api_key": errors.AuthenticationError,
+    "authentication_error": errors.AuthenticationError,
+    "model_not_found": errors.UnknownModelError,
+    "insufficient_quota": errors.QuotaExhaustedError,
+    "billing_hard_limit_reached": errors.QuotaExhaustedError,
+    "rate_limit_exceeded": errors.RateLimitError,
+    "server_error": errors.ServerError,
+    "overloaded_error": errors.ServerError,
+    "context_length_exceeded": errors.InvalidRequestError,
 }
-_STATUS_ERRORS: Codes = {
-    "400": InvalidRequestError,
-    "401": AuthenticationError,
-    "402": QuotaExhaustedError,
-    "403": PermissionDeniedError,
-    "404": UnknownModelError,
-    "429": RateLimitError,
-}
-"""Errors within a stream, which has no status: some services write one as the code."""

@@ -7,24 +7,17 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
+from midspan import errors
 from midspan._schema.dialect import NameRule
 from midspan._types.closing import close_all
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.specs import AnyTool
-from midspan.errors import (
-    AuthenticationError,
-    ConfigError,
-    PermissionDeniedError,
-    PromptBlockedError,
-    ProviderError,
-    QuotaExhaustedError,
-)
 from midspan.providers.encoding import adapted_tool
 from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers")
-
+_LASTING_ERRORS = (errors.QuotaExhaustedError, errors.AuthenticationError, errors.PermissionDeniedError)
 NAMES = replace(JSON_SCHEMA, name="common names", functions=NameRule(), properties=NameRule())
 """Names that every provider accepts. The schemas are adapted to each provider when it is asked."""
 
@@ -38,8 +31,9 @@ class Fallback:
 
     def __init__(self, providers: Sequence[Provider], *, pause_seconds: float = 60.0) -> None:
         if not providers:
-            raise ConfigError("a chain of models needs at least one model")
+            raise errors.ConfigError("a chain of models needs at least one model")
         self.providers = tuple(providers)
+        self.model = self.providers[0].model
         self._pause_seconds = pause_seconds
         self._paused_until = [0.0] * len(self.providers)
         profiles = [provider.profile for provider in self.providers]
@@ -55,11 +49,6 @@ class Fallback:
             calls_in_order=any(profile.calls_in_order for profile in profiles),
         )
 
-    @property
-    def model(self) -> str:
-        """The name of the first model."""
-        return self.providers[0].model
-
     def __repr__(self) -> str:
         return f"Fallback({', '.join(map(repr, self.providers))})"
 
@@ -74,7 +63,7 @@ class Fallback:
                         has_output = True
                         yield event
                 return
-            except ProviderError as error:
+            except errors.ProviderError as error:
                 if has_output:
                     raise
                 self._fall_back(request, index, order[position + 1 :], error)
@@ -86,7 +75,7 @@ class Fallback:
             provider = self.providers[index]
             try:
                 return await provider.generate(_adapted(request, provider))
-            except ProviderError as error:
+            except errors.ProviderError as error:
                 self._fall_back(request, index, order[position + 1 :], error)
         raise AssertionError("the last model either answers or raises")
 
@@ -95,11 +84,11 @@ class Fallback:
         now = time.monotonic()
         return sorted(range(len(self.providers)), key=lambda index: self._paused_until[index] > now)
 
-    def _fall_back(self, request: ModelRequest, index: int, others: Sequence[int], error: ProviderError) -> None:
+    def _fall_back(self, request: ModelRequest, index: int, others: Sequence[int], error: errors.ProviderError) -> None:
         """Note that a model failed, and tell the run which one is next; raise the error if there is none."""
-        if not others or isinstance(error, PromptBlockedError):
+        if not others or isinstance(error, errors.PromptBlockedError):
             raise error
-        if error.retryable or isinstance(error, QuotaExhaustedError | AuthenticationError | PermissionDeniedError):
+        if error.retryable or isinstance(error, _LASTING_ERRORS):
             # Other errors are about this request only.
             self._paused_until[index] = time.monotonic() + self._pause_seconds
         model = self.providers[others[0]].model

@@ -1,15 +1,104 @@
-"""From the name of a model to its provider. Providers are imported when they are needed."""
+"""Families of models, and from the name of a model to its provider. Providers are imported when they are needed.
+
+A provider registers a family so that its models can be named, listed, chosen and checked. The terminal and the choice
+of the default model use families and know no provider by name. Other packages register theirs as entry points in the
+group `midspan.providers` that load a `ProviderFamily`.
+"""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 from midspan._types.exchange import ModelRequest, ModelResponse
-from midspan.errors import ConfigError, CredentialsError
-from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
+from midspan.errors import AuthenticationError, ConfigError, CredentialsError, MidspanError
+from midspan.providers.auth import missing_key
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+_OPENAI_NAMES = (
+    "openai openai-responses azure openrouter xai groq mistral deepseek together google-openai ollama localai vllm "
+    "llamacpp"
+)
+_BUILTIN = {
+    "gemini": "midspan.providers.gemini.family:FAMILY",
+    "anthropic": "midspan.providers.anthropic.family:FAMILY",
+    **dict.fromkeys(_OPENAI_NAMES.split(), "midspan.providers.openai.family:FAMILIES"),
+    "offline": "midspan.providers.offline.client:FAMILY",
+}
+"""The families of this package, in the order in which the default is chosen. Each is imported when it is needed.
+
+An attribute that is a dict has several families by name.
+"""
+
+
+class HealthCheck(NamedTuple):
+    """One result of `midspan doctor`; only a problem makes it fail."""
+
+    state: Literal["ok", "note", "problem"]
+    message: str
+
+
+_CHECK_SECONDS = 5.0
+
+
+async def check_connection(server: str, list_models: Callable[[], Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
+    """Ask a service for its models, to see whether it can be reached and accepts the key."""
+    import asyncio  # registering a family costs nothing
+
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            count = len(await list_models())
+    except (AuthenticationError, CredentialsError):
+        return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
+    except TimeoutError:
+        return HealthCheck("problem", f"{server} did not respond within {_CHECK_SECONDS:g} seconds")
+    except MidspanError as error:
+        return HealthCheck("problem", f"the request to {server} failed: {error}")
+    return HealthCheck("ok", f"{server} accepts the key and has {count} models")
+
+
+class ProviderFamily(Struct, frozen=True, kw_only=True):
+    """The models of one provider. Importing the module of a family should be cheap; `make` may import the rest."""
+
+    name: str
+    """What stands before the colon in `name:model`."""
+    make: Callable[..., Provider]
+    """Called with the name of a model, or without arguments if no model is named."""
+    prefixes: tuple[str, ...] = ()
+    """Model names that start with one of these belong to this family, also without `name:`."""
+    environment: tuple[str, ...] = ()
+    """Environment variables with the credentials. A family without any needs no configuration and is the fallback."""
+    needs_credentials: bool = True
+    """Whether requests without credentials are refused."""
+    is_configured: Callable[[Mapping[str, str]], bool] | None = None
+    """Whether the environment holds credentials. Default: one of the variables is set and not blank."""
+    default_model: str | None = None
+    """An example for error messages and help."""
+    known_models: tuple[str, ...] = ()
+    """Models that `midspan models` shows without asking the API."""
+    list_models: Callable[[], Coroutine[Any, Any, Sequence[str]]] | None = None
+    """Asks the API for its models."""
+    check: Callable[[], Coroutine[Any, Any, Sequence[HealthCheck]]] | None = None
+    """Checks credentials and connection for `midspan doctor`."""
+    summary: str = ""
+    """What users must know about a fallback family, as a clause: `it only calls tools`."""
+
+    @property
+    def own_variables(self) -> tuple[str, ...]:
+        """The environment variables with the credentials, first those with the name of the family."""
+        return tuple(sorted(self.environment, key=lambda name: not name.startswith(self.name.upper())))
+
+    def has_credentials(self, environment: Mapping[str, str]) -> bool:
+        if self.is_configured is not None:
+            return self.is_configured(environment)
+        return any(environment.get(name, "").strip() for name in self.environment)
 
 
 def provider_of(name: str) -> Provider:
@@ -20,9 +109,10 @@ def provider_of(name: str) -> Provider:
 
 def _make_default(family: ProviderFamily) -> Provider:
     try:
-        return family.make()
+        signature(family.make).bind()
     except TypeError as error:
         raise ConfigError(f"{family.name!r} needs a model name after the colon") from error
+    return family.make()
 
 
 def check_credentials(name: str) -> None:
@@ -30,11 +120,7 @@ def check_credentials(name: str) -> None:
     family, service = _resolve(name)[0], provider_of(name).profile.service
     has_key = family.has_credentials(os.environ) or any(os.environ.get(key, "").strip() for key in family.environment)
     if family.environment and family.needs_credentials and not has_key:
-        missing = f"no {service} API key: set {' or '.join(family.environment)}"
-        error = CredentialsError(f"{missing}, or pass api_key=…")
-        stored = f"store it with midspan keys set {family.name}"
-        error.shell_message = f"{missing}, or {stored}, or name another model with --model"
-        raise error
+        raise missing_key(service, family.environment, family=family.name)
 
 
 def family_name(name: str | None) -> str:
@@ -90,60 +176,53 @@ def _example_model() -> str:
 
 def families() -> Iterator[ProviderFamily]:
     """Yield all families: those of this package first, then those of others by name."""
-    for name in BUILTIN:
-        yield _builtin(name)
-    for point in sorted(_entry_points(), key=lambda point: str(point.name)):
-        if point.name not in BUILTIN:
-            yield _load(point)
+    yield from map(_family, _BUILTIN)
+    yield from map(_family, sorted(_entry_points().names - _BUILTIN.keys()))
 
 
 def family_names() -> list[str]:
     """Return what can stand before the colon, without importing a provider."""
-    return sorted({*BUILTIN, *(point.name for point in _entry_points())})
+    return sorted(_BUILTIN.keys() | _entry_points().names)
 
 
 def _resolve(name: str) -> tuple[ProviderFamily, str]:
     """Split a name into its family and the name of the model, which may be empty."""
     prefix, colon, model = name.partition(":")
-    if colon or prefix in BUILTIN:
+    if colon or prefix in _BUILTIN:
         return _family(prefix), model
     for family in families():
         if name == family.name:
             return family, ""
         if name.startswith(family.prefixes):
             return family, name
-    example = _example_model()
-    names = ", ".join(family_names())
+    example, names = _example_model(), ", ".join(family_names())
     raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {example!r}; providers: {names}")
 
 
 def _family(name: str) -> ProviderFamily:
-    if name in BUILTIN:
-        return _builtin(name)
-    for point in _entry_points():
-        if point.name == name:
-            return _load(point)
-    raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
-
-
-def _builtin(name: str) -> ProviderFamily:
-    module, _, attribute = BUILTIN[name].partition(":")
+    if name not in _BUILTIN:
+        return _load(name)
+    module, _, attribute = _BUILTIN[name].partition(":")
     value = getattr(import_module(module), attribute)
     family: ProviderFamily = value[name] if isinstance(value, dict) else value
     return family
 
 
-def _entry_points() -> Any:
+def _entry_points() -> "EntryPoints":
     from importlib.metadata import entry_points  # slow to import, and most names are built in
 
-    return entry_points(group=ENTRY_POINTS)
+    return entry_points(group="midspan.providers")
 
 
-def _load(point: Any) -> ProviderFamily:
+def _load(name: str) -> ProviderFamily:
+    """Return the family that another package registers under this name."""
+    point = next(iter(_entry_points().select(name=name)), None)
+    if point is None:
+        raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
     try:
         family = point.load()
     except Exception as error:
-        raise ConfigError(f"the provider {point.name!r} cannot be loaded from {point.value}: {error}") from error
+        raise ConfigError(f"the provider {name!r} cannot be loaded from {point.value}: {error}") from error
     if not isinstance(family, ProviderFamily):
-        raise ConfigError(f"the entry point {point.name!r} must load a ProviderFamily, got {family!r:.80}")
+        raise ConfigError(f"the entry point {name!r} must load a ProviderFamily, got {family!r:.80}")
     return family

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any, TypeGuard
+from typing import Any
 
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.parts import Part, Text
@@ -33,17 +33,13 @@ class ScriptedProvider:
         if isinstance(script, str):
             raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
         self._script = script if callable(script) else iter(script)
-        self._model = model
+        self.model = model
         if profile is not None:
             self.profile = profile
         self.requests: list[ModelRequest] = []
 
-    @property
-    def model(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._model!r})"
+        return f"{type(self).__name__}({self.model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""
@@ -62,7 +58,7 @@ class ScriptedProvider:
         turn = self._script(request) if callable(self._script) else next(self._script, _END)
         if turn is _END:
             raise ConfigError(f"the script has ended, but the model is asked for turn {number}")
-        while _is_function(turn) or isawaitable(turn):
+        while callable(turn) or isawaitable(turn):
             turn = turn(request) if callable(turn) else await turn
         if isinstance(turn, BaseException):
             raise turn
@@ -73,10 +69,6 @@ class ScriptedProvider:
 
 
 _END = object()
-
-
-def _is_function(value: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
-    return callable(value) and not isinstance(value, type)
 
 
 def _read_turn(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:

@@ -120,13 +120,10 @@ class StreamAccumulator:
             for _, part in sorted(self._parts.items())
         )
 
-    def message(self, *, is_complete: bool = True) -> Message:
-        return Message("model", self.parts(is_complete=is_complete))
-
     def response(self, finish_reason: FinishReason, **fields: Any) -> ModelResponse:
         """Return the whole response; `fields` are those of `ModelResponse`."""
-        is_complete = finish_reason is FinishReason.END
-        return ModelResponse(self.message(is_complete=is_complete), finish_reason, **fields)
+        parts = self.parts(is_complete=finish_reason is FinishReason.END)
+        return ModelResponse(Message("model", parts), finish_reason, **fields)
 
 
 class _OpenPart:

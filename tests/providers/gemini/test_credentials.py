@@ -69,10 +69,7 @@ def test_a_token_comes_from_a_function_of_the_caller_sync_or_async() -> None:
         return "t2"
 
     assert headers(BearerToken(lambda: "t1")) == {"Authorization": "Bearer t1"}
-    assert headers(BearerToken(later, more={"x-goog-user-project": "p"})) == {
-        "Authorization": "Bearer t2",
-        "x-goog-user-project": "p",
-    }
+    assert headers(BearerToken(later)) == {"Authorization": "Bearer t2"}
 
 
 def test_a_plain_function_that_blocks_holds_up_nothing_else() -> None:
@@ -115,7 +112,7 @@ def test_a_token_is_requested_each_time_and_its_error_is_raised() -> None:
     def fail() -> str:
         raise PermissionError("no metadata server")
 
-    with pytest.raises(PermissionError, match="no metadata server"):
+    with pytest.raises(AuthenticationError, match="the function token=… raised PermissionError: no metadata server"):
         headers(BearerToken(fail))
 
 
@@ -141,7 +138,7 @@ def test_google_auth_gives_the_token_without_blocking_and_renews_it_once_for_all
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        credentials = vertex_credentials(None, None, {})
+        credentials = vertex_credentials(None, None)
         given = await asyncio.gather(*(credentials.headers() for _ in range(20)))
         assert all(dict(one) == {"Authorization": "Bearer t"} for one in given)
 
@@ -168,15 +165,15 @@ def test_errors_of_google_auth_are_reported(
         if refusal is None:
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
         with pytest.raises(kind, match=words):
-            headers(vertex_credentials(None, None, {}))
+            headers(vertex_credentials(None, None))
 
 
 def test_vertex_accepts_a_token_or_a_key_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert headers(vertex_credentials(None, lambda: "t", {})) == {"Authorization": "Bearer t"}
-    assert headers(vertex_credentials(SECRET, None, {})) == {"x-goog-api-key": SECRET}
+    assert headers(vertex_credentials(None, lambda: "t")) == {"Authorization": "Bearer t"}
+    assert headers(vertex_credentials(SECRET, None)) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(CredentialsError, match=r"pass token=…"):
-        headers(vertex_credentials(None, None, {}))
+        headers(vertex_credentials(None, None))
 
 
 def test_secrets_are_not_shown() -> None:

@@ -12,6 +12,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
 from midspan.providers.gemini import decode
+from midspan.providers.gemini import stream as gemini_stream
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
@@ -339,7 +340,7 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
     ]
 
 
-def test_a_text_alone_in_its_run_goes_back_in_the_bytes_that_it_came_in() -> None:
+def test_text_in_a_single_chunk_goes_back_in_the_bytes_that_it_came_in() -> None:
     text = b'{ "text" :"\\u00e4" }'
     call = b'{"functionCall":{"id":"7","name":"f","args":{}}}'
     document = b'{"candidates":[{"content":{"parts":[%b], "role":"model"}}]}'
@@ -606,3 +607,14 @@ def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(p
     (kept,) = decoded(answer(part)).message.parts
     assert isinstance(kept, Opaque)
     assert json.loads(raw_of(kept)) == part
+
+
+def test_streamed_calls_are_compared_only_with_calls_of_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    monkeypatch.setattr(gemini_stream, "_is_same_call", lambda call, _: compared.append(call.id))
+    calls = [{"functionCall": {"id": str(number), "name": "f", "args": {}}} for number in range(200)]
+    decoder = StreamDecoder()
+    for call in [*calls, calls[7]]:
+        document = {"candidates": [{"content": {"role": "model", "parts": [call]}}]}
+        decoder.add(json.dumps(document).encode())
+    assert compared == ["7"]

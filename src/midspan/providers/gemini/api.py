@@ -18,12 +18,16 @@ from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYT
 from midspan.providers.rest import Response, RestClient, retry_delay
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini.wire import Page
+    from midspan.providers.gemini.wire import CachedContent, Page
 
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 _MAX_PAGES = 1000
 _KEY_HEADER = "x-goog-api-key"
 _KEY_PAGE = "https://aistudio.google.com/apikey"
+_HOW_TO_LOG_IN = (
+    "install google-auth and log in with gcloud auth application-default login, or pass token=… (a function that "
+    "returns an access token) or api_key=…"
+)
 
 
 class GeminiApi(RestClient):
@@ -34,11 +38,14 @@ class GeminiApi(RestClient):
         super().__init__(url, auth, _response_error, "Gemini", max_body_bytes=MAX_REQUEST_BYTES, **options)
         self.endpoint = endpoint
 
-    def body_too_large(self, size: int) -> ConfigError:
-        return ConfigError(
-            f"the request has {size / 2**20:.1f} MB, and the API accepts {MAX_REQUEST_BYTES // 2**20}; "
-            "upload large files with the Files API and pass Part.from_uri(…)"
-        )
+    async def cache(self, method: str, name: str | None = None, body: bytes = b"") -> "CachedContent":
+        """Send a request about a context cache; PATCH sets its time to live."""
+        from midspan.providers.gemini.proto import load
+        from midspan.providers.gemini.wire import CachedContent
+
+        path = self.endpoint.resource("cachedContents", name)
+        query = "?updateMask=ttl" if method == "PATCH" else ""
+        return load(CachedContent, await self.call(method, path + query, body) or b"{}")
 
     async def pages(self, path: str) -> AsyncIterator["Page"]:
         """Yield all pages of a list."""
@@ -161,9 +168,8 @@ def endpoint(
     """
     on_vertex = wants_vertex(environment) if vertex is None else vertex
     if version is None:
-        variable = environment.get("GOOGLE_GENAI_API_VERSION")
-        version = "v1beta" if variable == "beta" else variable or ("v1beta1" if on_vertex else "v1beta")
-    version = _path_segment("version", version)
+        version = environment.get("GOOGLE_GENAI_API_VERSION") or ("v1beta1" if on_vertex else "v1beta")
+    version = _path_segment("version", "v1beta" if version == "beta" else version)
     if not on_vertex:
         address = environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER_URL if base_url is None else base_url
         return Endpoint(Api.DEVELOPER, check_base_url(address), version)
@@ -196,11 +202,6 @@ def _path_segment(what: str, value: str) -> str:
     return value
 
 
-def keys_in(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of the variables that hold a key."""
-    return [name for name in KEY_VARIABLES if environment.get(name, "").strip()]
-
-
 def developer_credentials(api_key: str | None) -> Auth:
     """Return the given key, or the one that the environment has when the first request is made."""
     if api_key is None:
@@ -208,16 +209,13 @@ def developer_credentials(api_key: str | None) -> Auth:
     return ApiKey(api_key, _KEY_HEADER)
 
 
-def vertex_credentials(
-    api_key: str | None, token: GiveToken | None, environment: Mapping[str, str] = os.environ
-) -> Auth:
+def vertex_credentials(api_key: str | None, token: GiveToken | None) -> Auth:
     """Return the credentials for Vertex: a function that returns tokens, a key, or google-auth if it is installed."""
     if token is not None:
         return BearerToken(token)
     if api_key is not None:
         return ApiKey(api_key, _KEY_HEADER)
-    project = environment.get("GOOGLE_CLOUD_QUOTA_PROJECT")
-    return BearerToken(_google_auth_token(), more={"x-goog-user-project": project} if project else {})
+    return BearerToken(_google_auth_token())
 
 
 def _google_auth_token() -> GiveToken:
@@ -232,8 +230,7 @@ def _google_auth_token() -> GiveToken:
             import google.auth.exceptions
             import google.auth.transport.requests
         except ImportError:
-            reason = "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
-            raise _no_vertex_credentials(reason) from None
+            raise CredentialsError(f"no credentials for Vertex: google-auth is missing; {_HOW_TO_LOG_IN}") from None
         try:
             with lock:
                 if credentials is None:
@@ -242,19 +239,10 @@ def _google_auth_token() -> GiveToken:
                     credentials.refresh(google.auth.transport.requests.Request())
                 return str(credentials.token)
         except google.auth.exceptions.DefaultCredentialsError as error:
-            raise _no_vertex_credentials(str(error)) from error
+            raise CredentialsError(f"no credentials for Vertex: {error}; {_HOW_TO_LOG_IN}") from error
         except google.auth.exceptions.GoogleAuthError as error:
             failed = AuthenticationError(f"google-auth returned no token for Vertex: {error}")
             failed.retryable = error.retryable
             raise failed from error
 
     return current_token
-
-
-def _no_vertex_credentials(reason: str) -> CredentialsError:
-    error = CredentialsError(f"no credentials for Vertex: {reason}")
-    error.shell_message = (
-        "no credentials for Vertex: install google-auth and log in with gcloud auth application-default login, "
-        "or unset GOOGLE_GENAI_USE_VERTEXAI to use the Developer API with a key"
-    )
-    return error

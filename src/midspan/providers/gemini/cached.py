@@ -22,7 +22,6 @@ from midspan.providers.gemini.api import duration
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import config_fields
-from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
@@ -38,7 +37,7 @@ class _Cache(Struct):
     name: str | None = None
     """None while the cache is being created, and if the server did not create one."""
     refreshed_at: float = -inf
-    """The time of the last attempt to create or refresh it."""
+    """The time of the last attempt to create or refresh it. Later than this by the TTL, the server has deleted it."""
     is_busy: bool = False
     """A request is creating or refreshing it; other requests go on without waiting."""
 
@@ -101,98 +100,74 @@ class Cached(WrapperProvider):
         name = cached.config.cache.key
         _log.info("the cache %s can no longer be used: %s", name, cause)
         with self._lock:
-            discarded = [fields for fields, cache in self._caches.items() if cache.name == name]
-            for fields in discarded:
-                del self._caches[fields]
-        if discarded:
-            await self._delete(name)
+            kept = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
+            is_known, self._caches = len(kept) < len(self._caches), kept
+        if is_known:
+            await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with the name of its cache, if there is one now."""
-        config = request.config
-        fields = self._cacheable_fields(config)
-        name = None if fields is None else await self._cache_for(fields)
+        """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""
+        config, capabilities = request.config, self._gemini.capabilities
+        # A request that forbids calls is the last one of a run, and the mode of a cache cannot be changed for it.
+        forbids_calls = config.tool_choice is not None and config.tool_choice.mode == "none"
+        if forbids_calls or config.cache is not None or not capabilities.explicit_cache:
+            return request
+        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
+        name = await self._cache_for(fields) if len(fields) >= self._min_chars else None
         if name is None:
             return request
         policy = CachePolicy(name, self._ttl)
         return replace(request, config=config.derived(("gemini cached", name), lambda: replace(config, cache=policy)))
 
-    def _cacheable_fields(self, config: RequestConfig) -> bytes | None:
-        """Return the fields of a config that a cache would hold; None if a cache is not possible or not useful."""
-        capabilities = self._gemini.capabilities
-        if config.cache is not None or not capabilities.explicit_cache:
-            return None
-        if config.tool_choice is not None and config.tool_choice.mode == "none":
-            return None  # for one request, to get an answer; the mode is part of the cache
-        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
-        return fields if len(fields) >= self._min_chars else None
-
     async def _cache_for(self, fields: bytes) -> str | None:
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""
         now = self._clock.monotonic()
         with self._lock:
-            if len(self._caches) >= _MAX_CACHES and fields not in self._caches:
-                self._forget_expired(now)
-                if len(self._caches) >= _MAX_CACHES:
+            if fields not in self._caches:
+                caches = self._caches.items()
+                live = {key: cache for key, cache in caches if cache.is_busy or now - cache.refreshed_at < self._ttl}
+                if len(live) >= _MAX_CACHES:
                     return None
-            cache = self._caches.setdefault(fields, _Cache())
+                self._caches = {**live, fields: _Cache()}
+            cache = self._caches[fields]
             if cache.is_busy or now - cache.refreshed_at < self._ttl / 2:
                 return cache.name
             cache.is_busy = True
         try:
-            is_expired = cache.name is None or now - cache.refreshed_at >= self._ttl
-            cache.name = await self._create(fields) if is_expired else await self._refresh(cache.name, fields)
+            cache.name = await self._refreshed(cache, fields, now)
             cache.refreshed_at = now
         finally:
             cache.is_busy = False
-        if self._caches.get(fields) is not cache:  # it was discarded meanwhile, or the provider closed
-            await self._delete(cache.name)
+        if cache.name is not None and self._caches.get(fields) is not cache:
+            await self._call("DELETE", cache.name)  # it was discarded meanwhile, or the provider closed
             return None
         return cache.name
 
-    def _forget_expired(self, now: float) -> None:
-        """Forget the caches that the server has deleted, because they were not refreshed in time."""
-        expired = [fields for fields, cache in self._caches.items() if now - cache.refreshed_at >= self._ttl]
-        for fields in expired:
-            del self._caches[fields]
+    async def _refreshed(self, cache: _Cache, fields: bytes, now: float) -> str | None:
+        """Extend the life of a cache, or create it if that is not possible; return its name, or None without one."""
+        if cache.name is not None and now - cache.refreshed_at < self._ttl:
+            body = msgspec.json.encode({"ttl": self._duration})
+            if await self._call("PATCH", cache.name, body) is not None:
+                return cache.name
+            await self._call("DELETE", cache.name)
+        head = msgspec.json.encode({"model": self._gemini.api.endpoint.model(self.model), "ttl": self._duration})
+        created = await self._call("POST", body=b"%b,%b" % (head[:-1], fields[1:]))
+        return None if created is None else created.name
 
-    async def _create(self, fields: bytes) -> str | None:
-        """Return the name of a new cache; None if the server does not create one, which is not an error."""
-        api = self._gemini.api
-        head = msgspec.json.encode({"model": api.endpoint.model(self.model), "ttl": self._duration})
-        body = b"%b,%b" % (head[:-1], fields[1:])
+    async def _call(self, method: str, name: str | None = None, body: bytes = b"") -> CachedContent | None:
+        """Send a request about a cache. An error is logged and None returned: the run can go on without a cache."""
         try:
-            return load(CachedContent, await api.call("POST", api.endpoint.resource("cachedContents"), body)).name
+            return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:
-            _log.info("the server created no cache: %s", error)
+            _log.info("%s of the cache %s failed: %s", method, name or "", error)
             return None
-
-    async def _refresh(self, name: str | None, fields: bytes) -> str | None:
-        """Extend the life of a cache; replace it if that fails."""
-        path = self._gemini.api.endpoint.resource("cachedContents", name)
-        body = msgspec.json.encode({"ttl": self._duration})
-        try:
-            await self._gemini.api.call("PATCH", f"{path}?updateMask=ttl", body)
-        except ProviderError as error:
-            _log.info("the cache %s could not be refreshed: %s", name, error)
-            await self._delete(name)
-            return await self._create(fields)
-        return name
-
-    async def _delete(self, name: str | None) -> None:
-        if name is None:
-            return
-        try:
-            await self._gemini.api.call("DELETE", self._gemini.api.endpoint.resource("cachedContents", name))
-        except ProviderError as error:  # the server deletes it when its time is over
-            _log.info("the cache %s could not be deleted: %s", name, error)
 
     async def aclose(self) -> None:
         """Delete the caches and close the model."""
         with self._lock:
-            caches, self._caches = list(self._caches.values()), {}
-        for cache in caches:
-            await self._delete(cache.name)
+            names, self._caches = [cache.name for cache in self._caches.values() if cache.name is not None], {}
+        for name in names:
+            await self._call("DELETE", name)
         await self._gemini.aclose()
 
 

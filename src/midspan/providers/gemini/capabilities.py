@@ -14,20 +14,11 @@ from midspan._types.exchange import FinishReason
 from midspan._types.specs import ThinkingLevel
 from midspan.providers.provider import ModelProfile
 
-KNOWN_MODELS = (
-    "gemini-3.8-flash",
-    "gemini-3.7-flash",
-    "gemini-3.6-flash",
-    "gemini-3.5-flash",
-    "gemini-3.5-flash-lite",
-    "gemini-3.1-flash-lite",
-    "gemini-3.1-pro-preview",
-    "gemini-4-argon",
-    "gemini-4-carbon",
-    "gemini-2.5-pro",
-    "gemini-2.5-flash",
-    "gemini-2.5-flash-lite",
+_MODELS = (
+    "gemini-3.8-flash gemini-3.7-flash gemini-3.6-flash gemini-3.5-flash gemini-3.5-flash-lite gemini-3.1-flash-lite "
+    "gemini-3.1-pro-preview gemini-4-argon gemini-4-carbon gemini-2.5-pro gemini-2.5-flash gemini-2.5-flash-lite"
 )
+KNOWN_MODELS = tuple(_MODELS.split())
 """Models that call functions, when this version was released."""
 DEFAULT_MODEL = KNOWN_MODELS[0]
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -39,6 +30,9 @@ MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits"""
 MAX_FILE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """The largest file that fits into a request, where it is base64, which adds a third."""
+
+
+_LEVELS: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
 
 
 class Api(StrEnum):
@@ -66,7 +60,7 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
     """Needs `includeServerSideToolInvocations` if functions are declared beside built-in tools."""
     server_side_parts: bool = True
     """Shows calls of built-in tools as parts, and accepts these parts back."""
-    thinking_levels: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
+    thinking_levels: tuple[ThinkingLevel, ...] = _LEVELS
     """Empty if thinking is given in tokens, or if the model does not think."""
     thinking_budget: bool = False
     sampling: bool = True
@@ -92,7 +86,9 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
     generation = generation_of(name)
     is_third = generation >= (3, 0)
     is_gemma = name.startswith("gemma")
-    levels, has_budget = _thinking(name, generation)
+    thinks = not re.search(_WITHOUT_THINKING, name)
+    has_minimal = re.match(_WITH_MINIMAL_THINKING, name)
+    levels: tuple[ThinkingLevel, ...] = ("minimal", *_LEVELS) if has_minimal else _LEVELS
     return Capabilities(
         api=api,
         functions=not is_gemma and not re.search(_WITHOUT_FUNCTIONS, name),
@@ -105,8 +101,8 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         json_with_functions=is_third,
         server_side_calls=is_third and api is Api.DEVELOPER,
         server_side_parts=api is Api.DEVELOPER,
-        thinking_levels=levels,
-        thinking_budget=has_budget,
+        thinking_levels=levels if thinks and is_third else (),
+        thinking_budget=thinks and not is_third,
         # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
         sampling=generation < (4, 0) or is_gemma or not re.match(_GENERATION, name),
         explicit_cache=generation < (4, 0) and not is_gemma,
@@ -125,11 +121,8 @@ def successor_of(model: str) -> str | None:
 
 
 # The patterns are compiled when they are first used, because compiling takes longer than the rest of the import.
-_NEWEST = (4, 0)
-_OLDEST = (1, 0)
 _GENERATION = r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])"
 _LATEST = r"gemini-(flash|flash-lite|pro)-latest$"
-_LATEST_GENERATION = (3, 8)
 _RETIRED = r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison"
 _WITHOUT_FUNCTIONS = r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo"
 _WITH_MINIMAL_THINKING = r"gemini-3(\.[1-6])?-flash"
@@ -139,21 +132,10 @@ _WITHOUT_THINKING = r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|
 def generation_of(name: str) -> tuple[int, int]:
     """Return the version in the name of a model; a name without one counts as the newest."""
     if re.match(_LATEST, name):
-        return _LATEST_GENERATION
-    version = re.match(_GENERATION, name)
-    if version:
+        return 3, 8
+    if version := re.match(_GENERATION, name):
         return int(version[1]), int(version[2] or 0)
-    return _OLDEST if name.startswith(("gemini-pro", "learnlm")) else _NEWEST
-
-
-def _thinking(name: str, generation: tuple[int, int]) -> tuple[tuple[ThinkingLevel, ...], bool]:
-    if re.search(_WITHOUT_THINKING, name):
-        return (), False
-    if generation < (3, 0):
-        return (), True
-    if re.match(_WITH_MINIMAL_THINKING, name):
-        return ("minimal", "low", "medium", "high"), False
-    return ("low", "medium", "high"), False
+    return (1, 0) if name.startswith(("gemini-pro", "learnlm")) else (4, 0)
 
 
 _DEVELOPER_REASONS = (

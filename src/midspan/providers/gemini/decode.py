@@ -4,7 +4,6 @@ Only the fields that a run needs are decoded; `wire` has all of them, and is loa
 keep the bytes of the server, so that these go back unchanged. `stream` reads the documents of a streamed response.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +27,7 @@ from midspan._types.parts import (
     is_local_id,
     local_id,
 )
+from midspan._types.texts import replace_surrogates
 from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
@@ -133,8 +133,8 @@ def _message_of(raw: Raw, make_id: MakeId) -> Message:
             return Message("model", tuple(parts), ProviderData(ORIGIN, raw))
     except READ_ERRORS:
         pass
-    raw, _, read_parts = read_content(raw)
-    return Message("model", linked([to_part(*part, make_id) for part in read_parts]), ProviderData(ORIGIN, raw))
+    raw, _, read_parts = read_content(raw, make_id)
+    return Message("model", linked([part for part, _ in read_parts]), ProviderData(ORIGIN, raw))
 
 
 def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
@@ -142,7 +142,11 @@ def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     try:
         chunk = _read_chunk(document)
     except READ_ERRORS:
-        chunk, document = _read_leniently(document)
+        try:
+            chunk = _read_essentials(document)
+        except MalformedResponseError:
+            document = _repaired(document)
+            chunk = _read_essentials(document)
     raw = Raw(document)
     if chunk.error is not NO_BYTES and chunk.error != _NULL:
         raise parse_error(500, raw)
@@ -152,20 +156,14 @@ def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     return raw, chunk, None
 
 
-def _read_leniently(document: bytes) -> tuple[Chunk, bytes]:
-    """Read the fields without which there is no response; the others may be malformed, and so may characters."""
-    for read_object in (bytes, _repaired):
-        document = read_object(document)
-        try:
-            fields = fields_of(document)
-            essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
-            return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False), document
-        except READ_ERRORS:
-            continue
-    raise _malformed(document)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+def _read_essentials(document: bytes) -> Chunk:
+    """Read the fields without which there is no response; the others may be malformed."""
+    try:
+        fields = fields_of(document)
+        essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
+        return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False)
+    except READ_ERRORS as error:
+        raise _malformed(document) from error
 
 
 def _repaired(data: bytes) -> bytes:
@@ -176,8 +174,7 @@ def _repaired(data: bytes) -> bytes:
         document = json.loads(data.decode("utf-8-sig", "replace"))
         if isinstance(document, list) and len(document) == 1:
             document = document[0]
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        return _SURROGATE.sub("\ufffd", text).encode()
+        return replace_surrogates(json.dumps(document, ensure_ascii=False, allow_nan=False)).encode()
     except (ValueError, RecursionError) as error:
         raise _malformed(data) from error
 
@@ -194,12 +191,8 @@ def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
     return Candidate()
 
 
-ReadPart = tuple["PlainPart | wire.Part", Raw]
-"""The fields of a part, and its bytes."""
-
-
-def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list[ReadPart]]:
-    """Return the bytes of a content, its role and its parts; no bytes if it has no parts.
+def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Raw, Role, list[tuple[Part, Raw]]]:
+    """Return the bytes of a content, its role, and its parts with their bytes; no bytes if it has no parts.
 
     A foreign content may be in snake_case, and its role may be one of another API. Its bytes are changed accordingly.
     """
@@ -207,7 +200,7 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
         return NO_BYTES, "model", []
     content = _read_content(raw)
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
-    parts = [read_part(part, is_foreign) for part in content.parts or ()]
+    parts = [_read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
@@ -217,23 +210,28 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     return raw if parts else NO_BYTES, role, parts
 
 
-def read_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
-    """Read the fields of a part. Bytes with invalid characters are repaired."""
+def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
+    """Return our value for the bytes of a part."""
+    return _read_part(raw, make_id)[0]
+
+
+def _read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
+    """Return our value for a part, and its bytes, in which invalid characters are replaced."""
     try:
-        return _read_plain_part(raw), raw
+        return _plain_value(_read_plain_part(raw), make_id), raw
     except READ_ERRORS:
         pass
     try:
-        part = _read_any_part(raw)
+        part = read_any_part(raw)
     except MalformedResponseError:
         raw = Raw(_repaired(bytes(raw)))
-        part = _read_any_part(raw)
+        part = read_any_part(raw)
     if is_foreign and _is_object(raw) and any("_" in name for name in fields_of(raw).keys() - part.extra.keys()):
         raw = Raw(dump(part))  # the API reads both casings: https://protobuf.dev/programming-guides/json
-    return part, raw
+    return _to_part(part, raw, make_id), raw
 
 
-def _read_any_part(raw: Raw) -> "wire.Part":
+def read_any_part(raw: Raw) -> "wire.Part":
     """Read the fields of any part; one that is not an object has none."""
     from midspan.providers.gemini import wire  # all messages of the API, which most responses do not need
 
@@ -244,23 +242,14 @@ def _is_object(raw: Raw) -> bool:
     return bytes(raw)[:1] == b"{"
 
 
-def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
-    """Return our value for the bytes of a part."""
-    return to_part(*read_part(raw), make_id)
-
-
-def to_part(part: "PlainPart | wire.Part", raw: Raw, make_id: MakeId) -> Part:
+def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
     """Return our value for a part. It keeps as provider data what the value itself does not say."""
-    if isinstance(part, PlainPart):
-        try:
-            return _plain_value(part, make_id)
-        except msgspec.ValidationError:
-            part = _read_any_part(raw)
     data = ProviderData(ORIGIN, raw)
     call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
         # A call that comes in pieces, or one of whose fields cannot be read, is not a call.
-        is_call = not call.partial_args and not call.will_continue and not _is_malformed(call)
+        unread = known_fields(type(call)).keys() & (call.extra.keys() - {"args"})
+        is_call = not call.partial_args and not call.will_continue and not unread
         return _call_of(call, data, make_id) if is_call else _opaque(raw)
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
@@ -280,10 +269,6 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     if call is None or text is not None or part.thought is not None or not call.name:
         raise msgspec.ValidationError("a part is neither text nor a call, or both")
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
-
-
-def _is_malformed(call: "wire.FunctionCall") -> bool:
-    return bool(call.extra) and not known_fields(type(call)).keys().isdisjoint(call.extra.keys() - {"args"})
 
 
 def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> ToolCall:
@@ -336,7 +321,7 @@ def response_of(
     finish = _known_finish_reason(reason)  # type: ignore[arg-type]  # a number is in no table of names
     if finish is None:
         reason = raw_finish_reason(reason, api)
-        finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
+        finish = finish_reason_of(reason)
     tokens = chunk.usage_metadata
     usage = _NO_USAGE if tokens is None else _usage_of(tokens)
     return ModelResponse(
@@ -351,6 +336,11 @@ def _usage_of(tokens: Tokens) -> Usage:
     if unexplained > 0:
         thoughts += unexplained  # some models count their thoughts only in the total
     return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
+
+
+def finish_reason_of(reason: str | None) -> FinishReason:
+    """Return what a finish reason of the API means; without one the response was cut."""
+    return FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
 
 
 def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
@@ -386,8 +376,8 @@ def raw_parts(content: Raw) -> list[Raw]:
 
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     """Return a content of a conversation, also one that we did not receive, as a message that keeps its bytes."""
-    raw, role, parts = read_content(Raw(content), is_foreign=True)
-    return Message(role, linked([to_part(*part, make_id) for part in parts]), ProviderData(ORIGIN, raw))
+    raw, role, parts = read_content(Raw(content), make_id, is_foreign=True)
+    return Message(role, linked([part for part, _ in parts]), ProviderData(ORIGIN, raw))
 
 
 def conversation(contents: Iterable[bytes], *, make_id: MakeId = local_id) -> tuple[Message, ...]:

@@ -1,20 +1,12 @@
 """Error responses of the server as exceptions: a body of any form becomes one error with the server's own message."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.errors import (
-    AuthenticationError,
-    InvalidRequestError,
-    PromptBlockedError,
-    ProviderError,
-    QuotaExhaustedError,
-    UnknownModelError,
-)
 from midspan.providers.rest import describe_redirect, error_for_status, parse_seconds
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
@@ -36,19 +28,15 @@ RPC_STATUSES: dict[str, tuple[int, int]] = {
 _HTTP_BY_NUMBER = dict(RPC_STATUSES.values())
 _MAX_PAGE = 400
 _MAX_NAME = 80
-_NO_MESSAGE = "no message"
 
 
 def parse_error(
     status: int, body: bytes | msgspec.Raw, delay: float | None = None, location: str | None = None
-) -> ProviderError:
+) -> errors.ProviderError:
     """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
         return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
     error = _error_object(bytes(body))
-    if error is None:
-        message = _text_of_page(bytes(body)) or _NO_MESSAGE
-        return _error(status, f"Gemini answered {status}: {message}", (), delay)
     code, name = error.get("code"), error.get("status")
     if isinstance(code, int) and code >= 400:
         status = code
@@ -57,42 +45,44 @@ def parse_error(
     elif isinstance(code, int):
         status = _HTTP_BY_NUMBER.get(code, status)
     shown = f"{status} {truncate(name, _MAX_NAME)}" if isinstance(name, str) else status
-    message = f"Gemini answered {shown}: {truncate(str(error.get('message') or _NO_MESSAGE))}"
+    message = f"Gemini answered {shown}: {truncate(str(error.get('message') or 'no message'))}"
     details = _objects(error.get("details"))
     return _error(status, message, details, _retry_delay(details) or delay)
 
 
-def blocked_error(feedback: dict[str, Any]) -> PromptBlockedError:
+def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
     """Return the error for a prompt that a filter blocked."""
     reason = truncate(str(feedback.get("blockReason", "unknown reason")), _MAX_NAME)
     why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
-    return PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
+    return errors.PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
 
-def _error(status: int, message: str, details: Any, delay: float | None) -> ProviderError:
+def _error(status: int, message: str, details: Any, delay: float | None) -> errors.ProviderError:
     if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
-        return AuthenticationError(message, status=status, details=details)
+        return errors.AuthenticationError(message, status=status, details=details)
     if status == 429 and _is_daily_quota(details):
-        return QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
+        return errors.QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
     if status == 404 and "models/" in message:
-        return UnknownModelError(message, status=status, details=details)
+        return errors.UnknownModelError(message, status=status, details=details)
     error = error_for_status(status, message, details=details, delay=delay)
-    if isinstance(error, InvalidRequestError):
-        error.violations = tuple(_violations(details))
+    if isinstance(error, errors.InvalidRequestError):
+        violations = [item for detail in details for item in _objects(detail.get("fieldViolations"))]
+        error.violations = tuple((str(item.get("field", "")), str(item.get("description", ""))) for item in violations)
     return error
 
 
-def _error_object(body: bytes) -> dict[str, Any] | None:
+def _error_object(body: bytes) -> dict[str, Any]:
+    """Return the error in a body; of a body that is no error of the API, its text as the message."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        document = None
     if isinstance(document, list) and len(document) == 1:
         document = document[0]
     error = document.get("error") if isinstance(document, dict) else None
-    if isinstance(error, str):
-        return {"message": error}
-    return error if isinstance(error, dict) else None
+    if isinstance(error, dict):
+        return error
+    return {"message": error if isinstance(error, str) else _text_of_page(body)}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -118,9 +108,3 @@ def _retry_delay(details: list[dict[str, Any]]) -> float | None:
 def _is_daily_quota(details: list[dict[str, Any]]) -> bool:
     violations = (violation for detail in details for violation in _objects(detail.get("violations")))
     return any("PerDay" in str(violation.get("quotaId")) for violation in violations)
-
-
-def _violations(details: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for detail in details:
-        for violation in _objects(detail.get("fieldViolations")):
-            yield str(violation.get("field", "")), str(violation.get("description", ""))

@@ -6,7 +6,13 @@ comes again appends to its string. The part after which nothing follows ends the
 
 import re
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 Path = tuple[str | int, ...]
 
@@ -18,19 +24,25 @@ _MAX_GAP = 100
 """Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
 
-class PartialArguments:
-    """The arguments of a call that is still arriving."""
+class OpenCall:
+    """A call whose arguments are still arriving, its position among the parts, and the index of its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, position: int, index: int) -> None:
+        self.position = position
+        self.index = index
+        self._part: dict[str, Any] = {}
+        self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
         self._values: dict[Path, Any] = {}
         """The values by path, in the order of their first pieces; a string is a list of its pieces."""
 
-    def add(self, arguments: Any, pieces: list[dict[str, Any]] | None) -> None:
-        """Add the whole arguments and the pieces of one part of the call."""
-        if isinstance(arguments, dict):
-            self._arguments |= arguments
-        for piece in pieces or ():
+    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
+        """Add a part of the call. Its other fields, such as the signature, are kept."""
+        fields = msgspec.json.decode(raw)
+        self._call |= fields.pop("functionCall", None) or {}
+        self._part |= fields
+        self._arguments |= call.args or {}
+        for piece in call.partial_args or ():
             path, value = _parse_path(str(piece.get("jsonPath", ""))), _value(piece)
             if not path:
                 continue
@@ -41,11 +53,12 @@ class PartialArguments:
             else:
                 self._values[path] = [value]
 
-    def merged(self) -> dict[str, Any]:
-        """Return the arguments as they would have come unstreamed."""
+    def complete(self) -> Raw:
+        """Return the part as it would have come unstreamed."""
         for path, value in self._values.items():
             _assign(self._arguments, path, "".join(value) if isinstance(value, list) else value)
-        return self._arguments
+        call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
+        return Raw(msgspec.json.encode({**self._part, "functionCall": {**call, "args": self._arguments}}))
 
 
 def _parse_path(path: str) -> Path:

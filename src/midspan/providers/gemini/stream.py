@@ -6,7 +6,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,31 +14,10 @@ from msgspec import Raw, Struct
 from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
-from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError
+from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.decode import (
-    ORIGIN,
-    Candidate,
-    Chunk,
-    MakeId,
-    PlainContent,
-    PlainPart,
-    ReadPart,
-    Tokens,
-    encode_json,
-    fields_of,
-    linked,
-    no_candidate,
-    part_of,
-    raw_finish_reason,
-    raw_parts,
-    read,
-    read_content,
-    response_of,
-    to_part,
-)
-from midspan.providers.gemini.partial_args import PartialArguments
+from midspan.providers.gemini.partial_args import OpenCall
 from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
 
@@ -47,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _DeltaCandidate(Struct, rename="camel", gc=False):
-    content: PlainContent
+    content: decode.PlainContent
     finish_reason: str | int | None = None
     index: Literal[0] | None = None
     finish_message: None = None
@@ -58,7 +37,7 @@ class _Delta(Struct, rename="camel", gc=False):
     """A chunk of plain parts, as most are, read in one pass and strictly. All others are a `Chunk`."""
 
     candidates: tuple[_DeltaCandidate]
-    usage_metadata: Tokens | None = None
+    usage_metadata: decode.Tokens | None = None
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: None = None
@@ -77,7 +56,7 @@ class StreamDecoder:
     back as the server sent it.
     """
 
-    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
+    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
         self._api = api
         self._make_id = make_id
@@ -85,12 +64,13 @@ class StreamDecoder:
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
         """The contents that have parts, without those of deltas."""
-        self._has_deltas = False
         self._parts: list[_Entry | None] = []
         """All parts in order. None stands for a call that is still open."""
-        self._open: _OpenCall | None = None
-        self._chunk = Chunk()
-        self._candidate = Candidate()
+        self._positions: dict[str, list[int]] = {}
+        """The positions of the calls among the parts, by id."""
+        self._open: OpenCall | None = None
+        self._chunk = decode.Chunk()
+        self._candidate = decode.Candidate()
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
         """Yield the events that a piece completes."""
@@ -100,14 +80,9 @@ class StreamDecoder:
     def end(self) -> Iterator[PartEvent]:
         """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
         for document in self._framing.end():
-            try:
-                yield from self.add(document)
-            except MalformedResponseError:
-                # If the last document of a stream was cut, it has no finish reason, and the response says so.
-                if not self._framing.is_stream:
-                    raise
+            yield from self.add(document)
         yield from self._accumulator.end_current()
-        if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
+        if self.finish_reason == "STOP":
             yield from self._close_call()
 
     @property
@@ -119,6 +94,11 @@ class StreamDecoder:
     def next_index(self) -> int:
         """The index after those of all events so far."""
         return self._accumulator.next_index
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The reason that the server gave; None until it does."""
+        return decode.raw_finish_reason(self._candidate.finish_reason, self._api)
 
     @property
     def continuation_token(self) -> str | None:
@@ -136,58 +116,57 @@ class StreamDecoder:
             return self._add_any(document)
         if part.text is None or part.function_call is not None or part.thought_signature is not None:
             return self._add_any(document)
-        self._merge(delta)
-        self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
+        self._merge(delta, candidate)
         self._documents.append(Raw(document))
-        self._has_deltas = True
         value = (Thought if part.thought else Text)(part.text)
         self._parts.append((value, document))
         return self._accumulator.add_part(value)
 
-    def _merge(self, chunk: Chunk | _Delta) -> None:
+    def _merge(self, chunk: decode.Chunk | _Delta, candidate: decode.Candidate | _DeltaCandidate) -> None:
         """Keep the latest value of each field."""
+        merged = self._candidate
+        if candidate.finish_reason:
+            merged.finish_reason = candidate.finish_reason
+        if candidate.finish_message:
+            merged.finish_message = candidate.finish_message
+        if candidate.continuation_token:
+            merged.continuation_token = candidate.continuation_token
         self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
         self._chunk.model_version = chunk.model_version or self._chunk.model_version
         self._chunk.response_id = chunk.response_id or self._chunk.response_id
 
     def _add_any(self, document: bytes) -> list[PartEvent]:
-        raw, chunk, candidate = read(document)
+        raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
-        self._merge(chunk)
+        candidate = candidate or decode.Candidate()
+        self._merge(chunk, candidate)
         self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
-        if candidate is None:
-            return []
-        merged = self._candidate
-        merged.finish_reason = candidate.finish_reason or merged.finish_reason
-        merged.finish_message = candidate.finish_message or merged.finish_message
-        merged.continuation_token = candidate.continuation_token or merged.continuation_token
-        content, _, parts = read_content(candidate.content)
+        content, _, parts = decode.read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
-        events: list[PartEvent] = []
-        for part in parts:
-            events += self._add_part(part)
-        return events
+        return [event for value, part in parts for event in self._add_part(value, part)]
 
-    def _add_part(self, part: ReadPart) -> list[PartEvent]:
-        fields, raw = part
-        if not isinstance(fields, PlainPart) and (call := fields.function_call) is not None:
-            is_partial = call.partial_args is not None or call.will_continue
-            if is_partial or (self._open is not None and not call.name):
-                return self._add_partial(call, raw)
-            if call.name is None and fields_of(raw).keys() == {"functionCall"}:
-                return []  # the end of a call that had ended already
-        value = to_part(fields, raw, self._make_id)
+    def _add_part(self, value: Part, raw: Raw) -> list[PartEvent]:
+        if isinstance(value, Opaque) and value.name == "functionCall":
+            call = decode.read_any_part(raw).function_call
+            if call is not None:
+                if call.partial_args is not None or call.will_continue or (self._open is not None and not call.name):
+                    return self._add_partial(call, raw)
+                if call.name is None and decode.fields_of(raw).keys() == {"functionCall"}:
+                    return []  # the end of a call that had ended already
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        for position, entry in enumerate(self._parts):
+        positions = self._positions.setdefault(value.id, [])
+        for position in positions:
+            entry = self._parts[position]
             if entry is not None and _is_same_call(value, entry[0]):
                 # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
                 if value.provider_data is not None:
                     self._parts[position] = (value, raw)
                 return events
+        positions.append(len(self._parts))
         self._parts.append((value, raw))
         return events + self._accumulator.add_part(value)
 
@@ -196,7 +175,7 @@ class StreamDecoder:
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
-            self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
+            self._open = OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
         return events if _is_open(call) else events + self._close_call()
@@ -206,52 +185,31 @@ class StreamDecoder:
             return []
         raw, position, index = self._open.complete(), self._open.position, self._open.index
         self._open = None
-        value = part_of(raw, self._make_id)
+        value = decode.part_of(raw, self._make_id)
         self._parts[position] = (value, raw)
+        if isinstance(value, ToolCall):
+            self._positions.setdefault(value.id, []).append(position)
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
         """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
         if self._candidate.finish_reason is None and self._accumulator.is_empty:
-            no_candidate(self._chunk.prompt_feedback)
-        return response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
+            decode.no_candidate(self._chunk.prompt_feedback)
+        return decode.response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
-        if self._has_deltas or len(self._contents) > 1:
+        if len(self._contents) > 1 or any(isinstance(raw, bytes) for _, raw in entries):
             entries = list(_joined(entries))
         if not entries:
-            return Message("model", (), ProviderData(ORIGIN))
+            return Message("model", (), ProviderData(decode.ORIGIN))
         raws = [Raw(raw) for _, raw in entries]
         content = self._contents[0]
-        if len(self._contents) > 1 or raws != raw_parts(content):
+        if len(self._contents) > 1 or raws != decode.raw_parts(content):
             # Whatever else the contents held beside their parts stays too; of two values the later counts.
-            fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
-            content = Raw(encode_json({**fields, "role": "model", "parts": raws}))
-        return Message("model", linked([part for part, _ in entries]), ProviderData(ORIGIN, content))
-
-
-class _OpenCall:
-    """A call whose arguments are still arriving, its position among the parts, and the index of its events."""
-
-    def __init__(self, position: int, index: int) -> None:
-        self.position = position
-        self.index = index
-        self._part: dict[str, Any] = {}
-        self._call: dict[str, Any] = {}
-        self._arguments = PartialArguments()
-
-    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
-        """Add a part of the call. Its other fields, such as the signature, are kept."""
-        fields = msgspec.json.decode(raw)
-        self._call |= fields.pop("functionCall", None) or {}
-        self._part |= fields
-        self._arguments.add(call.args, call.partial_args)
-
-    def complete(self) -> Raw:
-        """Return the part as it would have come unstreamed."""
-        call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
-        return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
+            fields = {name: value for content in self._contents for name, value in decode.fields_of(content).items()}
+            content = Raw(decode.encode_json({**fields, "role": "model", "parts": raws}))
+        return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
@@ -263,7 +221,7 @@ def _is_same_call(call: ToolCall, other: Part) -> bool:
     """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
     if not isinstance(other, ToolCall) or (call.id, call.name) != (other.id, other.name):
         return False
-    return encode_json(call.arguments) == encode_json(other.arguments)
+    return decode.encode_json(call.arguments) == decode.encode_json(other.arguments)
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
@@ -273,19 +231,19 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
             yield from group
             continue
         deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
-        if len(deltas) > 1:
-            text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
-            fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
-            yield part_type(text), encode_json(fields)
-        elif deltas:
+        if len(deltas) == 1:
             part, raw = deltas[0]
             yield part, raw if isinstance(raw, Raw) else _only_part(raw)
+        elif deltas:
+            text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
+            fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
+            yield part_type(text), Raw(decode.encode_json(fields))
 
 
 def _only_part(document: bytes) -> Raw:
-    candidate = read(document)[2]
+    candidate = decode.read(document)[2]
     assert candidate is not None, "a delta is the part of a candidate"
-    return read_content(candidate.content)[2][0][1]
+    return decode.raw_parts(candidate.content)[0]
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
@@ -305,37 +263,41 @@ class Framing:
     """
 
     def __init__(self) -> None:
-        self._parser: EventStream | None = None
+        self._events: EventStream | None = None
         self._document: list[bytes] = []
         """The pieces of a plain response."""
 
-    @property
-    def is_stream(self) -> bool:
-        """Whether the documents come one by one, so that the last may be cut without harm to those before it."""
-        return self._parser is not None
-
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the documents that a piece completes."""
-        if self._parser is None and not self._document:
+        if self._events is None and not self._document:
             piece = piece.lstrip(_BLANK)
             if not piece:
                 return []
             if not piece.startswith((b"{", b"[")):
-                self._parser = EventStream()
-        if self._parser is not None:
-            return _documents(self._parser.feed(piece))
+                self._events = EventStream()
+        if self._events is not None:
+            return _documents(self._events.feed(piece))
         self._document.append(piece)
         return []
 
     def end(self) -> list[bytes]:
-        """Return the document that was not closed, which may be cut anywhere."""
-        if self._parser is not None:
-            return _documents(self._parser.end())
+        """Return the document that was not closed.
+
+        The last event of a stream may be cut. It is dropped: without a finish reason the response counts as cut.
+        """
+        if self._events is not None:
+            return [document for document in _documents(self._events.end()) if _is_json(document)]
         document = b"".join(self._document)
         if document.startswith(b"["):
             with suppress(msgspec.DecodeError):  # it is cut
                 return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
         return [document] if document else []
+
+
+def _is_json(document: bytes) -> bool:
+    with suppress(*READ_ERRORS):
+        return msgspec.json.decode(document, type=Raw) is not None
+    return False
 
 
 def _documents(events: list[Event]) -> list[bytes]:

@@ -1,7 +1,6 @@
 """The messages of the Gemini API, field by field: what a client sends, then what a server sends.
 
-`encode` and `decode` convert between these and the values of a run. This module only knows the names and types of
-fields, no rules of the API.
+This module knows the names and types of fields, no rules of the API. Fields that are not here are kept in `extra`.
 """
 
 from typing import Any
@@ -165,12 +164,6 @@ class Builtin(Proto, frozen=True):
 class GoogleSearch(Builtin, frozen=True):
     search_types: dict[str, Any] | None = None
     time_range_filter: dict[str, Any] | None = None
-    exclude_domains: list[str] | None = None
-    blocking_confidence: Word | None = None
-
-
-class GoogleSearchRetrieval(Builtin, frozen=True):
-    dynamic_retrieval_config: dict[str, Any] | None = None
 
 
 class UrlContext(Builtin, frozen=True):
@@ -183,8 +176,6 @@ class CodeExecution(Builtin, frozen=True):
 
 class GoogleMaps(Builtin, frozen=True):
     enable_widget: bool | None = None
-    auth_config: dict[str, Any] | None = None
-    grounding_types: dict[str, Any] | None = None
 
 
 class FileSearch(Builtin, frozen=True):
@@ -216,7 +207,7 @@ class McpServer(Proto, frozen=True):
 class Tool(Proto, frozen=True):
     function_declarations: list[FunctionDeclaration] | None = None
     google_search: GoogleSearch | None = None
-    google_search_retrieval: GoogleSearchRetrieval | None = None
+    google_search_retrieval: dict[str, Any] | None = None
     url_context: UrlContext | None = None
     code_execution: CodeExecution | None = None
     google_maps: GoogleMaps | None = None
@@ -235,13 +226,8 @@ class FunctionCallingConfig(Proto, frozen=True):
     stream_function_call_arguments: bool | None = None
 
 
-class LatLng(Proto, frozen=True):
-    latitude: Number | None = None
-    longitude: Number | None = None
-
-
 class RetrievalConfig(Proto, frozen=True):
-    lat_lng: LatLng | None = None
+    lat_lng: dict[str, Number] | None = None
     language_code: str | None = None
 
 
@@ -284,7 +270,6 @@ class GenerationConfig(Proto, frozen=True):
     audio_timestamp: bool | None = None
     routing_config: dict[str, Any] | None = None
     model_selection_config: dict[str, Any] | None = None
-    enable_affective_dialog: bool | None = None
 
 
 class SafetySetting(Proto, frozen=True):
@@ -360,16 +345,11 @@ class PromptFeedback(Proto, frozen=True):
 
 
 class GroundingSource(Proto, frozen=True):
-    """A page, an image, a document or a place. Which fields it has depends on its kind; others are in `extra`."""
+    """A page, an image, a document or a place. The fields that only some of them have are in `extra`."""
 
     uri: str | None = None
     title: str | None = None
-    domain: str | None = None
-    text: str | None = None
     source_uri: str | None = None
-    image_uri: str | None = None
-    document_name: str | None = None
-    place_id: str | None = None
 
 
 class GroundingChunk(Proto, frozen=True):
@@ -381,14 +361,9 @@ class GroundingChunk(Proto, frozen=True):
 
 class GroundingMetadata(Proto, frozen=True):
     web_search_queries: list[str] | None = None
-    image_search_queries: list[str] | None = None
-    retrieval_queries: list[str] | None = None
     search_entry_point: dict[str, Any] | None = None
     grounding_chunks: list[GroundingChunk] | None = None
     grounding_supports: list[dict[str, Any]] | None = None
-    retrieval_metadata: dict[str, Any] | None = None
-    google_maps_widget_context_token: str | None = None
-    source_flagging_uris: list[dict[str, Any]] | None = None
 
 
 class UrlMetadata(Proto, frozen=True):
@@ -438,11 +413,9 @@ class Model(Proto, frozen=True):
     name: str | None = None
     display_name: str | None = None
     description: str | None = None
-    version: str | None = None
     input_token_limit: int | None = None
     output_token_limit: int | None = None
     supported_generation_methods: list[str] | None = None
-    thinking: bool | None = None
 
 
 class CachedContent(Proto, frozen=True):

@@ -10,8 +10,8 @@ from midspan._types.parts import Part, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan._types.texts import estimate_tokens
 from midspan.errors import ConfigError, NoAnswerError
-from midspan.providers.family import ProviderFamily
 from midspan.providers.provider import ModelProfile
+from midspan.providers.registry import ProviderFamily
 from midspan.providers.stream import NonStreamingProvider
 
 _REAL_MODEL = "For a language model, set GEMINI_API_KEY or name one, for example 'gemini:gemini-3.8-flash'."

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from midspan.providers.family import HealthCheck, ProviderFamily, check_connection
 from midspan.providers.openai.profile import PRESETS, Preset
 from midspan.providers.provider import Provider
+from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
 
 if TYPE_CHECKING:
     from midspan.providers.openai.client import OpenAI
