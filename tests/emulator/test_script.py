@@ -162,7 +162,7 @@ def test_a_forced_call_has_arguments_that_fit_its_schema() -> None:
     request = {**forced("ANY"), "tools": tools({"name": "f", "parametersJsonSchema": schema})}
     with LocalGemini() as server:
         arguments = ask(server.url, request).parts[0]["functionCall"]["args"]
-    assert arguments == {"city": "texttt", "days": 3, "unit": "C", "who": None, "tags": [True, True]}
+    assert arguments == {"city": "texttt", "days": 3, "unit": "C", "who": "text", "tags": [True, True]}
 
 
 def test_models_send_ids_and_signatures_by_family() -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.tree import SchemaNode
+from midspan._schema.sample import sample_object
 from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
@@ -17,7 +17,6 @@ from midspan.emulator.http import JSON, Reply, Step, Wait, chunk, head
 from midspan.providers.gemini.wire import FunctionDeclaration
 
 Document = dict[str, Any]
-_MAX_DEPTH = 16
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
 encode = msgspec.json.Encoder().encode
@@ -53,31 +52,8 @@ def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclarat
 
 
 def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
-    schema = parameters_of(declaration)
-    arguments = _sample(normalize_tree(schema).root) if schema else {}
-    return call(declaration.name or "", **(arguments if isinstance(arguments, dict) else {}))
-
-
-def _sample(node: SchemaNode, depth: int = 0) -> Any:
-    """Return a value of a schema."""
-    schema = {keyword: value for part in node.conjuncts for keyword, value in part.schema.items()}
-    options = [option for part in node.conjuncts for option in part.options or ()]
-    variants = [variant for part in node.conjuncts for variant in part.variants]
-    if "default" in schema or options:
-        return schema.get("default", next(iter(options), None))
-    if variants and depth < _MAX_DEPTH:
-        return _sample(variants[0], depth + 1)
-    if "object" in node.types and depth < _MAX_DEPTH:
-        properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
-        required = [name for part in node.conjuncts for name in part.schema.get("required", ())]
-        return {name: _sample(properties[name], depth + 1) for name in required if name in properties}
-    if "array" in node.types and depth < _MAX_DEPTH:
-        return [_sample(node.item(at), depth + 1) for at in range(schema.get("minItems", 0))]
-    if "string" in node.types:
-        return "text".ljust(schema.get("minLength", 0), "t")
-    if "integer" in node.types or "number" in node.types:
-        return schema.get("minimum", schema.get("maximum", schema.get("exclusiveMinimum", 0) + 1))
-    return True if "boolean" in node.types else None
+    arguments = sample_object(normalize_tree(parameters_of(declaration) or {}).root)
+    return call(declaration.name or "", **arguments)
 
 
 def documents_of(
