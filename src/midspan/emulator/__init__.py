@@ -9,6 +9,16 @@ from midspan.emulator.gemini.local import LocalGemini, ScaledClock
 from midspan.emulator.gemini.script import Answer, Conversation, Rule, Script, When, answer, call
 
 __all__ = [
-    *("Fault", "FaultPlan", "shrink", "LocalGemini", "ScaledClock"),
-    *("Answer", "Conversation", "Rule", "Script", "When", "answer", "call"),
+    "Answer",
+    "Conversation",
+    "Fault",
+    "FaultPlan",
+    "LocalGemini",
+    "Rule",
+    "ScaledClock",
+    "Script",
+    "When",
+    "answer",
+    "call",
+    "shrink",
 ]

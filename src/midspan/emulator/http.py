@@ -8,15 +8,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Self, cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from httptools import HttpParserError, HttpRequestParser
 from msgspec import Meta, Struct
 
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
 from midspan.tools.loop_thread import LoopThread
-
-_MAX_REQUEST_BYTES = 2**28
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -96,24 +94,15 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:
             return  # the bytes after an invalid request cannot be understood
-        self._size += len(data)
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._reject(501, "this server does not support protocol upgrades")
         except HttpParserError as error:
-            self._reject(400, f"not valid HTTP: {error}")
-        if self._size > _MAX_REQUEST_BYTES:
-            self._reject(413, "the request is too large")
-
-    def _reject(self, status: int, message: str) -> None:
-        self._is_invalid = True
-        self._received.put_nowait(reply(message.encode(), status, "text/plain"))
+            self._is_invalid = True
+            self._received.put_nowait(reply(f"not valid HTTP: {error}".encode(), 400, "text/plain"))
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._size = 0
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -128,8 +117,6 @@ class _Connection(asyncio.Protocol):
         self._body += data
 
     def on_message_complete(self) -> None:
-        if self._parser.should_upgrade():
-            return  # without its body
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
         keep_alive = self._parser.should_keep_alive()
         self._received.put_nowait(Request(method, target, self._headers, bytes(self._body), keep_alive))

@@ -90,7 +90,9 @@ def test_references_are_described_with_their_definitions() -> None:
         },
     }
     lines = system_prompt([ToolSpec("t", "", schema)], "TOOL_CALL").splitlines()
-    definitions = {"tree": {"properties": {"kids": {"items": {"$ref": "#/$defs/tree"}, "type": "array"}}, "type": "object"}}
+    definitions = {
+        "tree": {"properties": {"kids": {"items": {"$ref": "#/$defs/tree"}, "type": "array"}}, "type": "object"}
+    }
     assert lines[3:6] == [
         '    - tree (object): The tree Schema: {"$ref": "#/$defs/tree"}',
         "    - size (number)",

@@ -13,7 +13,7 @@ from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
 from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import ModelRules
-from midspan.emulator.gemini.reading import TOO_DEEP, read
+from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
@@ -51,7 +51,6 @@ _TOO_MANY_STATES = (
     "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
     "are schemas with lots of text (for example, very long property or enum names)"
 )
-_RANGES = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "candidate_count": (1, 8)}
 _BESIDE_CACHE = {
     Api.DEVELOPER: "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
     "tool_config. Proposed fix: move those values to CachedContent from GenerateContent request.",
@@ -63,22 +62,13 @@ def check(
     body: bytes, rules: ModelRules, *, is_streaming: bool = False, strict_signatures: bool = False
 ) -> GenerateContentRequest:
     """Return the request in a body if the API accepts it."""
-    try:
-        request = read(GenerateContentRequest, body, rules)
-        _check_request(request, rules, is_streaming=is_streaming)
-        check_together(request.contents or (), rules, strict_signatures=strict_signatures)
-    except RecursionError as error:
-        raise invalid(TOO_DEEP) from error
-    return request
-
-
-def _check_request(request: GenerateContentRequest, rules: ModelRules, *, is_streaming: bool) -> None:
+    request = read(GenerateContentRequest, body, rules)
     contents, tools = request.contents or (), request.tools or ()
     config = request.generation_config or GenerationConfig()
     check_each(contents, rules.api)
     if request.system_instruction is not None and not rules.capabilities.system_instruction:
         raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
-    _check_config(config, rules, is_streaming=is_streaming)
+    _check_output_schema(config, rules.api)
     _check_thinking(config.thinking_config or ThinkingConfig(), rules)
     if request.cached_content is not None:
         if not rules.capabilities.explicit_cache:
@@ -90,22 +80,16 @@ def _check_request(request: GenerateContentRequest, rules: ModelRules, *, is_str
     rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions
     if rejects_functions and (has_calls(contents) or declarations_in(tools)):
         raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
+    check_together(contents, rules, strict_signatures=strict_signatures)
+    return request
 
 
-def _check_config(config: GenerationConfig, rules: ModelRules, *, is_streaming: bool) -> None:
-    errors = []
-    for name, (low, high) in _RANGES.items():
-        value = getattr(config, name)
-        if value is not None and not low <= value <= high:
-            errors.append((f"generation_config.{name}", f"{name} must be in the range [{low}, {high}]."))
-    if config.response_schema is not None:
-        if is_set(config.response_json_schema):
-            errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
-        errors += schema_errors(config.response_schema, "generation_config.response_schema", rules.api)
+def _check_output_schema(config: GenerationConfig, api: Api) -> None:
+    errors = list(schema_errors(config.response_schema or Schema(), "generation_config.response_schema", api))
+    if config.response_schema is not None and is_set(config.response_json_schema):
+        errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
     if errors:
-        raise invalid_fields(errors, rules.api)
-    if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
-        raise invalid("Multiple candidates is not enabled for this model")
+        raise invalid_fields(errors, api)
 
 
 def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:

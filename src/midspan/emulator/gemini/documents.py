@@ -68,17 +68,16 @@ def documents_of(
     rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
     fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
     last = {name: value for name, value in fields.items() if value is not None} | answer.extra
-    if route.is_streaming:
-        *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)
-        groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
-    else:
-        amount = conversation.generation_config.candidate_count or 1
-        groups = [[_candidate(_parts(answer, conversation, next_number), at) | last for at in range(amount)]]
+    parts = _parts(answer, conversation, next_number)
     documents = []
     tokens = 0
-    for candidates in groups:
-        tokens += sum(_tokens(part) for candidate in candidates for part in candidate["content"].get("parts", ()))
-        documents.append({"candidates": candidates, "usageMetadata": _usage(answer, conversation, tokens), **rest})
+    for chunk_parts in _chunks(parts, answer.chunks) if route.is_streaming else [parts]:
+        tokens += sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
+        content = {"parts": chunk_parts, "role": "model"} if chunk_parts else {"role": "model"}
+        candidate = {"content": content, "index": 0}
+        usage = _usage(answer, conversation, tokens)
+        documents.append({"candidates": [candidate], "usageMetadata": usage, **rest})
+    candidate |= last
     return documents
 
 
@@ -103,10 +102,6 @@ def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[],
     return parts
 
 
-def _candidate(parts: list[Document], index: int) -> Document:
-    return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
-
-
 def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:
     """Split texts; adjacent calls come in one chunk, which is the last one if nothing follows."""
     chunks: list[list[Document]] = []
@@ -129,10 +124,6 @@ def _pieces(part: Document, amount: int) -> list[Document]:
         # The signature comes after all text, on a part with empty text.
         pieces.append({**rest, "text": "", "thoughtSignature": part["thoughtSignature"]})
     return pieces
-
-
-def _tokens(part: Document) -> int:
-    return estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS
 
 
 def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:

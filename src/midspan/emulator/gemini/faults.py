@@ -150,12 +150,10 @@ class PlanProgress:
         """Return the faults of the next request."""
         faults = tuple(fault for fault in self._plan.faults if fault.at == self._requests)
         self._requests += 1
-        return RequestFaults(faults, is_streaming)
-
-    def add_injected(self, faults: "RequestFaults") -> None:
-        self.injected.extend(faults.faults)
-        for fault in faults.faults:
+        self.injected.extend(faults)
+        for fault in faults:
             _log.info("injected %s", fault.kind)
+        return RequestFaults(faults, is_streaming)
 
 
 def _quota(quota_id: str) -> dict[str, Any]:

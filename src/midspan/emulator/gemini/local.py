@@ -91,6 +91,8 @@ class LocalGemini(HttpServer):
             return await self._reply(request)
         except ApiError as error:
             return self._error(error)
+        except RecursionError:
+            return self._error(invalid("The request exceeds the maximum allowed nesting depth."))
         except Exception as error:  # noqa: BLE001 - scripts and providers are user code
             return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
 
@@ -127,16 +129,11 @@ class LocalGemini(HttpServer):
         return None
 
     async def _generate(self, request: Request, route: Route) -> Reply:
-        if route.plan >= len(self._plans):
-            raise invalid(f"There is no fault plan {route.plan}; use the URL that url_for returns")
-        plan = self._plans[route.plan]
-        faults = plan.next(is_streaming=route.is_streaming)
+        conversation = self._conversation(request, route)
+        faults = self._plans[route.plan].next(is_streaming=route.is_streaming)
         replacement = faults.replace_reply()
         if replacement is not None:
-            plan.add_injected(faults)
             return replacement
-        conversation = self._conversation(request, route)
-        plan.add_injected(faults)
         answer = apply_tool_choice(await self._answer(conversation), conversation)
         answer = faults.change_answer(answer)
         documents = documents_of(answer, conversation, route, self._next_number)

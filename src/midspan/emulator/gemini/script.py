@@ -20,7 +20,7 @@ from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
-from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
+from midspan._types.specs import ToolChoice, ToolChoiceMode, ToolSpec
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.models import ModelRules
@@ -316,7 +316,7 @@ def _provider_source(provider: Provider) -> Source:
 
 
 def _to_model_request(conversation: Conversation) -> ModelRequest:
-    config = conversation.generation_config
+    """Return the request for the provider, without settings such as the temperature."""
     tools = [
         ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)
         for declaration in declarations_in(conversation.request.tools)
@@ -327,14 +327,7 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
         system=conversation.system_text or None,
         tools=tuple(tools),
         tool_choice=_to_tool_choice(conversation.calling_config),
-        settings=ModelSettings(
-            max_tokens=config.max_output_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            stop=tuple(config.stop_sequences or ()),
-            seed=config.seed,
-        ),
-        output=_to_output(config),
+        output=_to_output(conversation.generation_config),
     )
     return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
 
