@@ -5,7 +5,7 @@ could be one of its arguments makes the call unreadable.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from midspan._schema.lenient_json import TOKEN_QUOTES, IncompleteJson, InvalidJson, LenientJsonParser, loads
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
@@ -79,58 +79,42 @@ def _damaged_name(value: Any, node: SchemaNode) -> str | None:
 
 
 _NAME = r"([^\s<>=\"'/]{1,200})"
-
-
-class Tags(NamedTuple):
-    """The tags of one model family: `<function=f><parameter=city>Oslo</parameter></function>` and its relatives."""
-
-    end: str
-    """The closing tag of the call."""
-    parameter: str
-    """The beginning of the opening tag of a parameter."""
-    parameter_end: str
-    name: re.Pattern[str] = re.compile(rf"{_NAME}\">")
-    """The rest of the opening tag of the call."""
-    key: re.Pattern[str] = re.compile(rf"{_NAME}\"(?:\s+string=\"(true|false)\")?>")
-    """The rest of the opening tag of a parameter. DeepSeek says whether the value is a string."""
-
-
-_UNQUOTED = re.compile(rf"{_NAME}()>")
 TAGS = {
-    "<function=": Tags("</function>", "<parameter=", "</parameter>", _UNQUOTED, _UNQUOTED),
-    '<invoke name="': Tags("</invoke>", '<parameter name="', "</parameter>"),
-    '<\uff5cDSML\uff5cinvoke name="': Tags(
-        "</\uff5cDSML\uff5cinvoke>", '<\uff5cDSML\uff5cparameter name="', "</\uff5cDSML\uff5cparameter>"
-    ),
+    "<function=": "</function>",
+    '<invoke name="': "</invoke>",
+    '<\uff5cDSML\uff5cinvoke name="': "</\uff5cDSML\uff5cinvoke>",
 }
-"""By the beginning of the opening tag of the call."""
-_GLM_KEY = re.compile(rf"\s?{_NAME}\s?</arg_key>\s*<arg_value>()")
-GLM_TAGS = Tags("", "<arg_key>", "</arg_value>", key=_GLM_KEY)
+"""The closing tag of a call, by the beginning of the opening one."""
+_TAG_REST = re.compile(rf"{_NAME}\"?>")
+# DeepSeek says whether the value is a string.
+_PARAMETER = re.compile(
+    rf"<(\uff5cDSML\uff5c|)parameter(?:=| name=(\")){_NAME}(?(2)\"(?:\s+string=\"(true|false)\")?)>"
+)
+_GLM_PARAMETER = re.compile(rf"<arg_key>()()\s?{_NAME}\s?</arg_key>\s*<arg_value>()")
 _INNER_TAG = re.compile("</?(?:(?:\uff5cDSML\uff5c)?(?:parameter|function|invoke)|arg_key|arg_value|tool_call)\\b")
 
 
 def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
     """Read the call whose opening tag begins with `start`, which was taken."""
-    head = scanner.match(TAGS[start].name)
+    head = scanner.match(_TAG_REST)
     if head is None:
         return None
     name = scanner.call_of(head[1])
     scanner.space()
-    arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner, TAGS[start])
-    scanner.expect(TAGS[start].end)
+    arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner)
+    scanner.expect(TAGS[start])
     return WrittenCall(name, arguments)
 
 
-def read_parameters(scanner: Scanner, tags: Tags) -> dict[str, Any]:
+def read_parameters(scanner: Scanner) -> dict[str, Any]:
     """Read parameters in tags. Their values have no quotes: the schema says whether `5` is a number or a string."""
     arguments: dict[str, Any] = {}
     properties = properties_of(scanner.tools.schema(scanner.tool))
-    while scanner.take_after_space(tags.parameter):
-        head = scanner.match(tags.key)
-        if head is None:
-            raise Unreadable("the tag of a parameter cannot be read")
-        key = head[1]
-        end = scanner.text.find(tags.parameter_end, scanner.at)
+    scanner.space()
+    while head := scanner.match(_PARAMETER) or scanner.match(_GLM_PARAMETER):
+        prefix, _, key, string_flag = head.groups()
+        end_tag = "</arg_value>" if head.re is _GLM_PARAMETER else f"</{prefix}parameter>"
+        end = scanner.text.find(end_tag, scanner.at)
         if end < 0:
             raise Unreadable(CUT)
         value = scanner.text[scanner.at : end]
@@ -138,11 +122,12 @@ def read_parameters(scanner: Scanner, tags: Tags) -> dict[str, Any]:
             raise Unreadable(f"the value of {key[:80]!r} contains a tag")  # it has lost its end
         if key in arguments or (properties and key not in properties):
             raise Unreadable(f"the parameter {key[:80]!r} is {'given twice' if key in arguments else 'unknown'}")
-        if tags.parameter == "<parameter=" and len(value) > 1 and value[0] == value[-1] == "\n":
+        if head[0].startswith("<parameter=") and len(value) > 1 and value[0] == value[-1] == "\n":
             value = value[1:-1]
         types = properties.get(key, ANYTHING).types
-        arguments[key] = _tag_value(key, value, head[2], types) if scanner.tool else value
-        scanner.at = end + len(tags.parameter_end)
+        arguments[key] = _tag_value(key, value, string_flag, types) if scanner.tool else value
+        scanner.at = end + len(end_tag)
+        scanner.space()
     return arguments
 
 

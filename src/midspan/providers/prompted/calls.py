@@ -8,7 +8,6 @@ from typing import Any
 
 from midspan._schema.lenient_json import InvalidJson, loads
 from midspan.providers.prompted.arguments import (
-    GLM_TAGS,
     TAGS,
     check_names,
     check_rest,
@@ -153,7 +152,7 @@ def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | Non
         scanner.expect("```")
         return arguments
     if scanner.sees("<arg_key>") or (scanner.form.needs_end and scanner.sees(*scanner.form.ends)):
-        return read_parameters(scanner, GLM_TAGS)
+        return read_parameters(scanner)
     if scanner.tool:
         raise Unreadable("its arguments cannot be recognised")
     return None

@@ -33,6 +33,9 @@ WrittenCalls = list[WrittenCall] | None
 """None: the text is not a call."""
 
 
+Place = Literal["anywhere", "line start", "within a line"]
+
+
 class Form(Struct, frozen=True, eq=False):
     """One form in which models write calls."""
 
@@ -44,7 +47,7 @@ class Form(Struct, frozen=True, eq=False):
     """Without the end mark the call is not complete. Some models end their turn with it, so servers remove it."""
     is_certain: bool = True
     """The start mark does not occur in other text. Otherwise only what names a declared tool is a call."""
-    place: Literal["anywhere", "line start", "within a line"] = "anywhere"
+    place: Place = "anywhere"
     """Where the start marks count."""
     head: re.Pattern[str] | None = None
     """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
