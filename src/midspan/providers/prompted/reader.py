@@ -98,7 +98,6 @@ class CallReader:
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reparsed_chars = 0
         """How many marks did not begin a call, and how much text was read after them."""
-        self._pieces: list[Piece] = []
         self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
         """Calls, or None for text, each with its text. They become text if an end mark shows that all was a thought."""
         self._call_count = 0
@@ -118,13 +117,12 @@ class CallReader:
         return self._take_pieces()
 
     def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
+        pieces: list[Piece] = []
         for call, text in self._calls:
-            match call:
-                case WrittenCall(name, arguments):
-                    pieces.append(ToolCall(self._make_id(), name, arguments))
-                case _:
-                    pieces.append(call or Text(text))
+            if isinstance(call, WrittenCall):
+                pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
+            else:
+                pieces.append(call or Text(text))
         self._calls = []
         return pieces
 
@@ -132,7 +130,7 @@ class CallReader:
         """Read as far as the text is known to be text; at the end, read the calls."""
         self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + more
         self._at = search_at = min(self._at, _LOOKBEHIND_CHARS)
-        while not self._rest_is_text and self._call_count < MAX_CALLS:
+        while not self._rest_is_text:
             if self._thought_end is not None:
                 if not self._skip_thought(self._thought_end, is_final=is_final):
                     return
@@ -166,8 +164,8 @@ class CallReader:
         if mark[0] in THOUGHTS:
             self._thought_end = THOUGHTS[mark[0]]
         else:  # the thought began in the prompt, so all calls so far stood in it
-            self._pieces.append(Text("".join(text for _, text in self._calls)))
-            self._calls, self._call_count = [], 0
+            self._calls = [(None, "".join(text for _, text in self._calls))]
+            self._call_count = 0
         return self._at
 
     def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
@@ -236,8 +234,8 @@ class CallReader:
         self._calls.append((call, text))
         self._call_count += 1
         if self._call_count == MAX_CALLS:
-            more = RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read")
-            self._calls.append((more, ""))
+            self._calls.append((RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"), ""))
+            self._rest_is_text = True
 
     def _add_text(self, end: int) -> None:
         """Add the text up to this position."""
