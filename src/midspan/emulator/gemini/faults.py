@@ -4,7 +4,7 @@ import logging
 import random
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -78,12 +78,11 @@ class Fault(Struct, frozen=True):
         known = KINDS[match["kind"]]
         values = dict(pair.partition("=")[::2] for pair in (match["parameters"] or "").split(",") if pair)
         try:
-            fault = msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
+            if not values.keys() <= known.keys():
+                raise msgspec.ValidationError(f"its parameters are: {', '.join(known) or 'none'}")
+            return msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"invalid fault {text[:80]!r}: {error}") from error
-        if not values.keys() <= known.keys():
-            raise ConfigError(f"invalid fault {text[:80]!r}; its parameters are: {', '.join(known) or 'none'}")
-        return fault
 
 
 class FaultPlan(Struct, frozen=True):
@@ -113,29 +112,12 @@ class FaultPlan(Struct, frozen=True):
 
 
 def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
-    """Return the smallest plan for which `fails` is still true; the plan itself if it never is.
-
-    Faults are left out, and the rest is made milder. Print the result; `FaultPlan.parse` reads it.
-    """
-    if not fails(plan):
-        return plan
-    while (smaller := next(filter(fails, _smaller(plan.faults)), None)) is not None:
-        plan = smaller
+    """Leave out faults as long as `fails` stays true. Print the result; `FaultPlan.parse` reads it."""
+    for index in range(len(plan.faults)):
+        smaller = FaultPlan(plan.faults[:index] + plan.faults[index + 1 :])
+        if fails(smaller):
+            return shrink(smaller, fails)
     return plan
-
-
-def _smaller(faults: tuple[Fault, ...]) -> Iterator[FaultPlan]:
-    """Yield plans with a fault less, and plans with a milder one."""
-    for index in range(len(faults)):
-        yield FaultPlan(faults[:index] + faults[index + 1 :])
-    for index, fault in enumerate(faults):
-        for milder in (
-            replace(fault, at=0, chunk=0),
-            replace(fault, at=max(0, fault.at - 1), chunk=max(0, fault.chunk - 1)),
-            replace(fault, seconds=fault.seconds // 2 if fault.seconds > 1 else fault.seconds, size=fault.size // 2),
-        ):
-            if milder != fault:
-                yield FaultPlan((*faults[:index], milder, *faults[index + 1 :]))
 
 
 class PlanProgress:

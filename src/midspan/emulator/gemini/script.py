@@ -208,12 +208,6 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     """The name of the model, with `*` as a wildcard."""
 
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.says or "")
-        except re.error as error:
-            raise ConfigError(f"{self.says!r} is not a valid regular expression: {error}") from error
-
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
         says = re.search(self.says or "", conversation.last_text)
