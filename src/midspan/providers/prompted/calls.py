@@ -7,16 +7,21 @@ import re
 from typing import Any
 
 from midspan._schema.lenient_json import InvalidJson, loads
-from midspan.providers.prompted.arguments import (
+from midspan.providers.prompted.scanner import (
+    CUT,
     TAGS,
+    Scanner,
+    Unreadable,
+    WrittenCall,
+    WrittenCalls,
     check_names,
     check_rest,
+    properties_of,
     read_object,
     read_parameters,
     read_parentheses,
     read_tag_call,
 )
-from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {

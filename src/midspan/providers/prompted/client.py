@@ -34,8 +34,16 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
 from midspan.providers.prompted.forms import MARKER_WORD
-from midspan.providers.prompted.history import ORIGIN, EchoFilter, TurnData, next_call_number, render, turn_data
-from midspan.providers.prompted.prompt import choice_rule, system_prompt
+from midspan.providers.prompted.prompt import (
+    ORIGIN,
+    EchoFilter,
+    TurnData,
+    choice_rule,
+    next_call_number,
+    render,
+    system_prompt,
+    turn_data,
+)
 from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose

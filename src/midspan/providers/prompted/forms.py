@@ -8,7 +8,6 @@ https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers.
 import re
 from typing import Any
 
-from midspan.providers.prompted.arguments import TAGS
 from midspan.providers.prompted.calls import (
     ARGUMENT_KEYS,
     CALL_MARKS,
@@ -19,7 +18,7 @@ from midspan.providers.prompted.calls import (
     read_tags,
     reject_end_mark,
 )
-from midspan.providers.prompted.scanner import Form, Place
+from midspan.providers.prompted.scanner import TAGS, Form, Place
 
 MARKER_WORD = "TOOL_CALL"
 MARKER = Form("the marker of the prompt", (), parse=read_marker_line)
