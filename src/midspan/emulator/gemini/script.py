@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
 from midspan._types.specs import ToolChoice, ToolChoiceMode, ToolSpec
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
@@ -28,7 +27,7 @@ from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
-from midspan.providers.gemini.encode import encode_blob, signature_of
+from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump
 from midspan.providers.gemini.wire import (
     Content,
@@ -126,8 +125,8 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A complete response, one document per chunk. It is sent unchanged, and the parts are ignored."""
 
 
-PartLike = str | Mapping[str, Any] | Part
-"""Text, a part as the API writes it, or a part of a Midspan message."""
+PartLike = str | Mapping[str, Any]
+"""Text, or a part as the API writes it."""
 AnswerLike = Answer | PartLike | Sequence[PartLike]
 Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 """Returns the next answer of a conversation. It does not know HTTP, faults or chunks."""
@@ -152,16 +151,7 @@ def to_part(part: PartLike) -> dict[str, Any]:
         return {"text": part}
     if isinstance(part, Mapping):
         return dict(part)
-    signature = signature_of(part) if isinstance(part, Part) else None
-    signed = {"thoughtSignature": signature} if signature else {}
-    match part:
-        case Text() | Thought():
-            return {"text": part.text, **({"thought": True} if isinstance(part, Thought) else {}), **signed}
-        case ToolCall():
-            return {**call(part.name, **part.arguments), **signed}
-        case Blob():
-            return {**encode_blob(part), **signed}
-    raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
+    raise ConfigError(f"a part must be text or a dict, got {type(part).__name__}")
 
 
 def to_answer(value: AnswerLike) -> Answer:
@@ -176,8 +166,6 @@ def to_answer(value: AnswerLike) -> Answer:
 def source_of(script: Any, model: Provider | None) -> Source:
     """Return what answers for these two arguments of `LocalGemini`."""
     if model is not None:
-        if script is not None:
-            raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
     if isinstance(script, str | Path):
         return load_script(Path(script))
@@ -298,9 +286,10 @@ def _provider_source(provider: Provider) -> Source:
             response = await provider.generate(_to_model_request(conversation))
         except ProviderError as error:
             raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
+        content = encode_message(response.message, replace(conversation.rules.capabilities, signatures=False))
         usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
         return Answer(
-            parts=tuple(map(to_part, response.message.parts)),
+            parts=tuple(msgspec.json.decode(content)["parts"]) if content else (),
             finish_reason=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
             finish_message=response.finish_message,
             usage={name: count for name, count in usage.items() if count},
