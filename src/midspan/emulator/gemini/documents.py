@@ -67,7 +67,7 @@ def documents_of(
         return list(answer.documents)
     rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
     fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
-    last = {name: value for name, value in fields.items() if value is not None} | answer.extra
+    last = {name: value for name, value in fields.items() if value} | answer.extra
     parts = _parts(answer, conversation, next_number)
     documents = []
     tokens = 0

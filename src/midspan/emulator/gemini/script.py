@@ -109,7 +109,7 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     parts: tuple[dict[str, Any], ...] = ()
     finish_reason: str | None = "STOP"
-    """The finishReason; None leaves it out."""
+    """The finishReason; None or an empty text leaves it out."""
     finish_message: str | None = None
     usage: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
     """Fields of usageMetadata. Missing counts are estimated."""
@@ -250,34 +250,27 @@ class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = {}
 
 
-class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An `[[answers]]` entry of a TOML file."""
-
-    when: When | None = None
-    text: str | None = None
-    calls: tuple[_Call, ...] = ()
-
-    def to_entry(self) -> Rule | Answer:
-        texts = () if self.text is None else ({"text": self.text},)
-        options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        options["parts"] = (*texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
-        options["finish_reason"] = self.finish_reason or None
-        answer = Answer(**options)
-        return answer if self.when is None else Rule(self.when, answer)
-
-
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    answers: tuple[_Entry, ...]
+    answers: list[dict[str, Any]]
 
 
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
         file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
-        return Script([entry.to_entry() for entry in file.answers])
-    except (OSError, ValueError, ConfigError) as error:  # ValueError: not UTF-8, not TOML, or not a script
+        return Script([_entry(**table) for table in file.answers])
+    except (OSError, ValueError, TypeError, ConfigError) as error:  # not readable, not UTF-8, not TOML, not a script
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
+
+
+def _entry(
+    *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
+) -> Rule | Answer:
+    texts = [] if text is None else [text]
+    called = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
+    entry = answer(*texts, *parts, *called, **options)
+    return entry if when is None else Rule(msgspec.convert(when, When), entry)
 
 
 def _provider_source(provider: Provider) -> Source:
