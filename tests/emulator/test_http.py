@@ -142,6 +142,11 @@ def test_the_server_runs_in_the_running_event_loop() -> None:
     asyncio.run(main())
 
 
+def test_a_script_of_one_server_can_call_another_server() -> None:
+    with LocalGemini(["inner"]) as inner, LocalGemini(lambda _: ask(inner.url, HI).parts[0]) as outer:
+        assert ask(outer.url, HI).parts[0]["text"] == "inner"
+
+
 def test_many_clients_are_answered_at_the_same_time() -> None:
     with LocalGemini() as server:
         replies: list[bytes] = []

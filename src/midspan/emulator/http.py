@@ -4,8 +4,10 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from functools import partial
 from http import HTTPStatus
+from threading import Thread
 from typing import Annotated, Self, cast
 
 from httptools import HttpParserError, HttpRequestParser
@@ -14,7 +16,6 @@ from msgspec import Meta, Struct
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
-from midspan.tools.loop_thread import LoopThread
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -150,7 +151,7 @@ class _Connection(asyncio.Protocol):
 class HttpServer:
     """Answers requests on loopback with the replies of a handler.
 
-    `with` runs the server in a thread, which all servers share, `async with` in the running event loop.
+    `with` runs the server in a thread of its own, `async with` in the running event loop.
     """
 
     def __init__(self, handler: Handler, *, host: str, port: int, clock: Clock) -> None:
@@ -193,10 +194,21 @@ class HttpServer:
         await self._server.wait_closed()
 
     def __enter__(self) -> Self:
-        return asyncio.run_coroutine_threadsafe(self.__aenter__(), _loop_thread.loop()).result()
+        started: Future[None] = Future()
+        self._thread = Thread(target=asyncio.run, args=(self._run(started),), name="midspan-emulator", daemon=True)
+        self._thread.start()
+        started.result()
+        return self
+
+    async def _run(self, started: Future[None]) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with self:
+                started.set_result(None)
+                await self._stopping.wait()
+        except ConfigError as error:
+            started.set_exception(error)
 
     def __exit__(self, *exc_info: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.__aexit__(), _loop_thread.loop()).result()
-
-
-_loop_thread = LoopThread("midspan-emulator")
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
