@@ -189,6 +189,8 @@ class _Turn:
 
     def _rejection(self, call: WrittenCall, has_nonce: bool) -> str | None:
         """Return why a readable call is not made."""
+        if self._is_forbidden:
+            return "no tool is available now; answer in words"
         if self._provider.guarded and not has_nonce:
             return f"the call of {call.name} is not made without its nonce; write it after {self._marker}:"
         if not self._echo_filter.is_echo(call, self._nonce if has_nonce else ""):
@@ -223,8 +225,6 @@ class _Turn:
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
-        if self._is_forbidden and not isinstance(piece, Text):
-            piece = RejectedCall("", "no tool is available now; answer in words", piece.name)
         if isinstance(piece, RejectedCall):
             piece = self._call_without_arguments(piece) or piece
         if isinstance(piece, ToolCall):
@@ -241,7 +241,7 @@ class _Turn:
     def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
-        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
+        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable and not self._is_forbidden
         if not may_be_empty or spec is None or not _accepts_no_arguments(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
