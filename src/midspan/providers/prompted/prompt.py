@@ -144,16 +144,16 @@ def render(history: History, marker: str) -> History:
 
 
 def _user_turn(before: Message | None, message: Message) -> Message:
-    parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
+    parts: list[Part] = [Text(f"TOOL_ERROR {error}\n") for error in _unreported_errors(before, message)]
     for part in message.parts:
         parts += _result(part) if type(part) is ToolResult else [part]
-    return message if parts == list(message.parts) else Message("user", _join_texts(parts))
+    return message if parts == list(message.parts) else Message("user", tuple(parts))
 
 
 def _result(result: ToolResult) -> Iterator[Part]:
     status = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
     note = "" if result.hint is None else f"\nNote: {result.hint}"
-    yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}")
+    yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}\n")
     yield from result.media
 
 
@@ -176,23 +176,12 @@ def _model_turn(message: Message, marker: str) -> Message:
     for part in message.parts:
         match part:
             case ToolCall():
-                parts.append(Text(f"{marker}: {part.name}({json_text(part.arguments)})"))
+                parts.append(Text(f"\n{marker}: {part.name}({json_text(part.arguments)})\n"))
             case Text() | Thought() | Blob():
                 parts.append(part)
             case Opaque() if (rejected := rejected_call(part)) is not None:
                 parts.append(Text(rejected.text))
-    return Message("model", _join_texts(parts))
-
-
-def _join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Return the parts with adjacent texts as one, each on a line of its own."""
-    joined: list[Part] = []
-    for part in parts:
-        if type(part) is Text and joined and type(joined[-1]) is Text:
-            joined[-1] = Text(f"{joined[-1].text}\n{part.text}")
-        else:
-            joined.append(part)
-    return tuple(joined)
+    return Message("model", tuple(parts))
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -224,8 +213,13 @@ class EchoFilter:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """The texts, raw and with their escape sequences decoded."""
-        texts = [text for message in self._messages if message.role == "user" for text in _texts_of(message)]
+        """The texts of users, results and files, raw and with their escape sequences decoded."""
+        texts: list[str] = []
+        for message in self._messages:
+            if message.role == "user":
+                blobs = [part for part in message.parts if isinstance(part, Blob)]
+                blobs += [blob for result in message.results for blob in result.media]
+                texts += [message.text, *map(result_text, message.results), *map(_file_text, blobs)]
         return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
 
 
@@ -252,16 +246,6 @@ def _calls_of(name: str) -> re.Pattern[str]:
         rf"|(?:[>=\]|]|{_QUOTES}(?:{'|'.join(NAME_KEYS)}){_QUOTES}\s*:|(?i:action|call)\S{{0,80}}:)"
         rf"\s*{_QUOTES}(?:{NAMESPACE})?{tool}(?![\w-])"
     )
-
-
-def _texts_of(message: Message) -> Iterator[str]:
-    yield message.text
-    for part in message.parts:
-        if type(part) is Blob:
-            yield _file_text(part)
-        elif type(part) is ToolResult:
-            yield result_text(part)
-            yield from map(_file_text, part.media)
 
 
 def _file_text(blob: Blob) -> str:
