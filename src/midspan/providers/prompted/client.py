@@ -14,7 +14,7 @@ from os import urandom
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -30,9 +30,9 @@ from midspan._types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan._types.messages import History, Message
+from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
-from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
+from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.providers.prompted.forms import MARKER_WORD
 from midspan.providers.prompted.prompt import (
     ORIGIN,
@@ -44,7 +44,7 @@ from midspan.providers.prompted.prompt import (
     system_prompt,
     turn_data,
 )
-from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
@@ -53,19 +53,6 @@ _log = logging.getLogger("midspan.providers.prompted")
 
 Instructions = Callable[[Sequence[ToolSpec], str], str]
 """Returns the prompt about these tools, for calls that begin with this marker."""
-
-
-class PromptedStep(Struct, frozen=True):
-    """One response of the model in prompt mode. Its calls were read and not run."""
-
-    text: str
-    tool_calls: list[dict[str, Any]]
-    """Each with `id`, `name` and `arguments`."""
-    errors: list[str]
-    """What is wrong with calls that were not read. The next step reports it to the model."""
-    message: Message
-    """The turn of the model, for the history of the next step."""
-    finish_reason: FinishReason
 
 
 class PromptedTools(WrapperProvider):
@@ -112,7 +99,7 @@ class PromptedTools(WrapperProvider):
         yield turn.response(response)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response."""
+        """Return the whole response. Its calls are not run."""
         turn = _Turn(request, self)
         response = await self.wrapped.generate(turn.request)
         for part in response.message.parts:
@@ -120,33 +107,8 @@ class PromptedTools(WrapperProvider):
         turn.end()
         return turn.response(response)
 
-    async def step(
-        self,
-        messages: str | Iterable[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        system: str | None = None,
-        settings: ModelSettings | None = None,
-    ) -> PromptedStep:
-        """Ask the model once and return the calls that it wrote, for a caller that runs them itself.
 
-        The next step gets these messages, `step.message`, and a message with a `ToolResult` for each call.
-        """
-        history = History([Message.user(messages)] if isinstance(messages, str) else messages)
-        config = RequestConfig(self.model, system, tuple(tools), settings=settings or ModelSettings())
-        response = await self.generate(ModelRequest(config, history))
-        message = response.message
-        rejected = map(rejected_call, message.parts)
-        return PromptedStep(
-            text=message.text,
-            tool_calls=_as_dicts(message.calls),
-            errors=[call.error for call in rejected if call is not None],
-            message=message,
-            finish_reason=response.finish_reason,
-        )
-
-
-def _as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+def calls_as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
 
 
@@ -250,7 +212,7 @@ class _Turn:
     def response(self, response: ModelResponse) -> ModelResponse:
         """Return the response with the calls that the model wrote."""
         _log.debug("[%s] Response: %s", self._service, response.message.text)
-        _log.debug("[%s] Tool Calls: %s", self._service, _as_dicts(self._calls))
+        _log.debug("[%s] Tool Calls: %s", self._service, calls_as_dicts(self._calls))
         data = msgspec.json.encode(TurnData(response.message, self._nonce))
         message = Message("model", self._accumulator.parts(), ProviderData(ORIGIN, Raw(data)))
         is_changeable = response.finish_reason in (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
