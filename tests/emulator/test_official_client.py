@@ -135,7 +135,7 @@ def test_it_creates_uses_and_deletes_caches(server: LocalGemini) -> None:
 
 
 def test_error_responses_become_its_own_errors() -> None:
-    plan = "1:status_503 2:rate_limit(seconds=7) 3:error_event(chunk=1) 4:error_list"
+    plan = "0:status_503 1:rate_limit(seconds=7) 2:error_event(chunk=1) 3:error_list"
     with LocalGemini(WEATHER, faults=plan) as server, client(server) as api:
         with pytest.raises(errors.ClientError) as rejected:
             api.models.generate_content(model="gemini-nonexistent", contents="Hi.")

@@ -621,6 +621,12 @@ RULES = [
         model=OLDER,
     ),
     Rule(
+        "temperature out of range",
+        config(temperature=1000),
+        "Unable to submit request because it has a temperature value of 1000 but the supported range is from 0",
+        config(temperature=2),
+    ),
+    Rule(
         "response schema without items",
         config(responseMimeType="application/json", responseSchema={"type": "ARRAY"}),
         "generation_config.response_schema.items: missing field",

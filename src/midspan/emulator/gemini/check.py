@@ -68,6 +68,11 @@ def check(
     check_each(contents, rules.api)
     if request.system_instruction is not None and not rules.capabilities.system_instruction:
         raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
+    if not 0 <= (config.temperature or 0) <= 2:
+        raise invalid(
+            f"Unable to submit request because it has a temperature value of {config.temperature} but the supported "
+            "range is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
+        )
     _check_output_schema(config, rules.api)
     _check_thinking(config.thinking_config or ThinkingConfig(), rules)
     if request.cached_content is not None:

@@ -1,6 +1,5 @@
 """Faults: a plan says which request meets which fault; the faults of a request change its answer, JSON and bytes."""
 
-import logging
 import random
 import re
 from base64 import b64encode
@@ -16,9 +15,6 @@ from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.script import Answer
 from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
 from midspan.errors import ConfigError
-
-_log = logging.getLogger("midspan.emulator")
-
 
 KINDS: dict[str, dict[str, float]] = {
     "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
@@ -56,7 +52,7 @@ _FAULT = re.compile(r"(?P<at>\d+):(?P<kind>\w+)(?:\((?P<parameters>.*)\))?")
 
 
 class Fault(Struct, frozen=True):
-    """A fault that the n-th request to a model meets, counted from 0."""
+    """A fault that the n-th valid request to a model meets, counted from 0."""
 
     at: Annotated[int, Meta(ge=0)]
     kind: str
@@ -118,24 +114,6 @@ def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
         if fails(smaller):
             return shrink(smaller, fails)
     return plan
-
-
-class PlanProgress:
-    """A plan, the number of its next request, and the faults that were injected."""
-
-    def __init__(self, plan: FaultPlan | str | None) -> None:
-        self.injected: list[Fault] = []
-        self._plan = FaultPlan.parse(plan) if isinstance(plan, str) else plan or FaultPlan()
-        self._requests = 0
-
-    def next(self, *, is_streaming: bool) -> "RequestFaults":
-        """Return the faults of the next request."""
-        faults = tuple(fault for fault in self._plan.faults if fault.at == self._requests)
-        self._requests += 1
-        self.injected.extend(faults)
-        for fault in faults:
-            _log.info("injected %s", fault.kind)
-        return RequestFaults(faults, is_streaming)
 
 
 def _quota(quota_id: str) -> dict[str, Any]:

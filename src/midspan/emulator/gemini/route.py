@@ -10,7 +10,7 @@ from midspan.emulator.http import Request
 from midspan.providers.gemini.capabilities import Api
 
 _PATH = re.compile(
-    r"(?:/~(?P<plan>[0-9]{1,9}))?/(?P<version>v1(?:beta1?|alpha)?)/"
+    r"/(?P<version>v1(?:beta1?|alpha)?)/"
     r"(?P<parent>projects/[^/]+/locations/[^/]+/)?"
     r"(?P<publisher>publishers/[^/]+/)?"
     r"(?P<collection>models|tunedModels|cachedContents)"
@@ -31,8 +31,6 @@ class Route(Struct, frozen=True, kw_only=True):
     parent: str = ""
     """For Vertex: project and location."""
     query: dict[str, str] = {}
-    plan: int = 0
-    """The number of a fault plan, from the beginning of the path: `/~1/v1beta/…`."""
 
     @property
     def is_streaming(self) -> bool:
@@ -60,7 +58,6 @@ def route_of(target: str) -> Route | None:
         method=match["method"],
         parent=match["parent"] or "",
         query={key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()},
-        plan=int(match["plan"] or 0),
     )
 
 
