@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -208,12 +208,12 @@ def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, st
 
 def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
     """Check tools of different kinds together, and the config."""
-    names = [declaration.name for declaration in declarations_in(tools)]
     calling = config.function_calling_config or FunctionCallingConfig()
     shows_calls = config.include_server_side_tool_invocations is True
     if shows_calls and not rules.capabilities.server_side_calls:
         raise invalid(f"Tool call context circulation is not enabled for models/{rules.name}")
-    if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
+    has_builtins = any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS)
+    if has_builtins and declarations_in(tools):
         if not rules.capabilities.builtin_with_functions:
             raise invalid("Tool use with function calling is unsupported")
         if rules.capabilities.server_side_calls and not shows_calls:
@@ -224,33 +224,28 @@ def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *
         if shows_calls and calling.mode == "AUTO":
             raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
     if rules.capabilities.functions:  # other models ignore the config
-        _check_calling(calling, names)
-    _check_schema_size(tools, calling)
+        _check_calling(calling, {declaration.name: declaration for declaration in declarations_in(tools)})
     if calling.stream_function_call_arguments and not (is_streaming and rules.capabilities.streamed_arguments):
         raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 
 
-def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None]) -> None:
-    is_forced = calling.mode in ("ANY", "VALIDATED")
-    if is_forced and not names:
-        raise invalid("Function calling config is set without function_declarations.")
-    for name in calling.allowed_function_names or ():
-        if not is_forced:
+def _check_calling(calling: FunctionCallingConfig, declared: dict[str | None, FunctionDeclaration]) -> None:
+    allowed = calling.allowed_function_names or ()
+    if calling.mode not in ("ANY", "VALIDATED"):
+        if allowed:
             raise invalid("allowed_function_names should be set only when function calling mode is ANY or VALIDATED.")
-        if name not in names:
+        return
+    if not declared:
+        raise invalid("Function calling config is set without function_declarations.")
+    for name in allowed:
+        if name not in declared:
             path = "tool_config.function_calling_config.allowed_function_names"
             raise invalid(f"* GenerateContentRequest.{path}: function `{name}` is not declared in tools.")
-
-
-def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) -> None:
-    """Check the schemas of calls that must be valid: the API compiles them to a constraint of limited size."""
-    if calling.mode not in ("ANY", "VALIDATED"):
-        return
-    allowed = calling.allowed_function_names
-    declared = [item for item in declarations_in(tools) if not allowed or item.name in allowed]
+    # The API compiles the schemas of calls that must be valid to a constraint of limited size.
     try:
-        nodes = [node for item in declared for node in SchemaTree(parameters_of(item)).nodes]
+        trees = [SchemaTree(parameters_of(declared[name])) for name in allowed or declared]
     except SchemaError as error:  # too many values
         raise invalid(_TOO_MANY_STATES) from error
-    if sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ()))) > _MAX_SCHEMA_CHARS:
+    words = (word for tree in trees for node in tree.nodes for word in (*node.properties, *(node.options or ())))
+    if sum(len(str(word)) for word in words) > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)
