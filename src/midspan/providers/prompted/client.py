@@ -129,7 +129,7 @@ class _Turn:
         self._marker = f"{MARKER_WORD}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
-        self._reader = CallReader(self._tools, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection)
+        self._reader = CallReader(self._tools, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
@@ -149,8 +149,9 @@ class _Turn:
             system = f"{system}\n\n{prompt}" if system else prompt
         return replace(config, system=system, tools=builtins, tool_choice=None)
 
-    def _rejection(self, call: WrittenCall, has_nonce: bool) -> str | None:
-        """Return why a readable call is not made."""
+    def _rejection(self, call: WrittenCall, mark: str) -> str | None:
+        """Return why a readable call, which began with this mark, is not made."""
+        has_nonce = f"[{self._nonce}]" in mark
         if self._is_forbidden:
             return "no tool is available now; answer in words"
         if self._provider.guarded and not has_nonce:
