@@ -266,5 +266,5 @@ def test_system_clock_gives_time_and_random_numbers() -> None:
 
 
 def test_policy_without_attempts_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="max_attempts must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="max_attempts must be an integer of at least 1, got 0"):
         RetryPolicy(max_attempts=0)

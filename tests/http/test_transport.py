@@ -385,7 +385,7 @@ def test_repr_of_requests_and_responses_shows_no_secret() -> None:
     assert SECRET not in pretty_repr(request) + pretty_repr(response)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1"])
 def test_timeout_must_be_a_positive_number(seconds: Any) -> None:
     with pytest.raises(ConfigError, match=r"timeout 'first_byte' must be a positive number of seconds or None, got "):
         Timeouts(first_byte=seconds)

@@ -14,7 +14,7 @@ _LINE_END = b"\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class HttpRequest(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True, gc=False):
     """A request, sent as it is."""
 
     method: str
@@ -75,7 +75,7 @@ class Timeouts(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name, seconds in asdict(self).items():
-            if seconds is not None and not seconds > 0:  # also NaN
+            if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # also NaN
                 raise ConfigError(f"timeout {name!r} must be a positive number of seconds or None, got {seconds!r}")
 
 

@@ -69,7 +69,7 @@ class Route:
             self._encoded = self._encode(request.headers)
             self._headers = dict(request.headers)
         if body or self._always_has_length:
-            return b"%bContent-Length: %d\r\n\r\n%b" % (self._encoded, len(body), body)
+            return b"".join((self._encoded, b"Content-Length: ", str(len(body)).encode(), b"\r\n\r\n", body))
         return self._encoded + b"\r\n"
 
     def tunnel_request(self) -> bytes:

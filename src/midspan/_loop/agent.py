@@ -2,8 +2,8 @@
 
 from __future__ import annotations  # signatures name types that are imported with the first run
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from os import urandom
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
     from midspan._loop.prompt import Messages, Prompt
     from midspan._loop.result import RunResult, RunStream
+    from midspan._loop.run import Run
 
 T = TypeVar("T")
 
@@ -150,8 +151,7 @@ class Agent(ClosedOnExit, Generic[Output]):
         `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
         agent for this run. A string among the tools is the name of one of the agent's tools.
         """
-        from midspan._loop.result import result_of  # loaded with the first run
-
+        _, result_of = _run_types()
         pending = self._begin(prompt, **options)
         run = await pending.start(None)
         await run.execute()
@@ -208,8 +208,6 @@ class Agent(ClosedOnExit, Generic[Output]):
         **options: Any,
     ) -> PendingRun:
         """Check the options of a run, and return the run, which has not started."""
-        from midspan._loop.prepare import PendingRun, prepare_run  # as above
-
         if self._lacks_model and options.get("model") is None:  # a key may have been set since
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
         config, prepare = self._config, self._prepare
@@ -217,8 +215,11 @@ class Agent(ClosedOnExit, Generic[Output]):
         if options:
             config = self._with_overrides(options)
         if not options.keys() <= _NOT_PREPARED:
+            from midspan._loop.prepare import prepare_run  # loaded with the first run
+
             prepared, prepare = None, partial(prepare_run, config)
-        return PendingRun(run_id or new_run_id(), config, prompt, messages, context, prepared, prepare)
+        pending_run, _ = _run_types()
+        return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepared, prepare)
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
@@ -302,6 +303,15 @@ _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
 """Options for which None means the value of the agent."""
 _NOT_PREPARED = frozenset(("limits", "on_question"))
 """Options that PreparedRun does not contain, so a run that overrides only these shares that of the agent."""
+
+
+@cache
+def _run_types() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
+    """Return what each run needs. Cached, because an import statement is slow even if its module is loaded."""
+    from midspan._loop.prepare import PendingRun  # loaded with the first run
+    from midspan._loop.result import result_of
+
+    return PendingRun, result_of
 
 
 def new_run_id() -> str:

@@ -44,36 +44,38 @@ class LoopDetector(Policy):
     new result. A read-only call shows a change if it gives another result than before.
     """
 
-    _seen_keys: set[_Key] | None = None
-    """The calls that the model has made in this run so far; None before the first."""
-    _counted = 0
-    """How many of the state's tool runs are in `_known`."""
-    _epoch = 0
-    _has_refused = False
-    """Whether a repeated call was refused since the last change."""
-    repeated: Mapping[int, _Repetition] = {}
-    """The calls of the turn that get a note if they give the same result again, by position."""
-
     def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
         self._max_repeats = max_repeats
         self._specs = specs
         self._known: dict[_Key, _Repetition] = {}
+        self._counted = 0
+        """How many of the state's tool runs are in `_known`."""
+        self._seen_keys: set[_Key] | None = None
+        """The calls that the model has made in this run so far; None before the first."""
+        self._epoch = 0
+        self._has_refused = False
+        """Whether a repeated call was refused since the last change."""
+        self.repeated: dict[int, _Repetition] = {}
+        """The calls of the turn that get a note if they give the same result again, by position."""
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         if self._max_repeats is None:
             return {}
-        self.repeated = repeated = {}
+        repeated: dict[int, _Repetition] = {}
+        self.repeated = repeated
         if self._seen_keys is None:
             self._seen_keys = {_key(run.call) for run in state.tool_runs}
-        keys = [_key(call) for _, call in calls]
-        is_new = self._seen_keys.isdisjoint(keys)
-        self._seen_keys.update(keys)
-        if is_new:
+        is_repeated = False
+        for _, call in calls:
+            key = _key(call)
+            is_repeated = is_repeated or key in self._seen_keys
+            self._seen_keys.add(key)
+        if not is_repeated:
             return {}
         self._count(state)
         counts: dict[int, int] = {}
-        for (index, call), key in zip(calls, keys, strict=True):
-            known, spec = self._known.get(key), self._specs.get(call.name)
+        for index, call in calls:
+            known, spec = self._known.get(_key(call)), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:
@@ -130,7 +132,9 @@ def _canonical(value: Any) -> bytes:
     """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
     try:
         encoded = encode_sorted(value)
-        return encode_sorted(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
+        if encoded.find(b".0") < 0:  # `in` is slower: it tries to read an integer first
+            return encoded
+        return encode_sorted(_with_integers(msgspec.json.decode(encoded)))
     except NOT_JSON:  # only a faulty provider sends it
         return repr(value).encode("utf-8", "backslashreplace")
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.exchange import Budget, FinishReason, ModelResponse
+from midspan._types.exchange import END, Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
@@ -98,7 +98,7 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
     is_late = limits.deadline is not None and limits.out_of_time() is not None
     retry: Retry | None = None
     # A complete response with calls is judged by its calls, which `refuse` does.
-    if not is_late and state.turn and not (calls and response.finish_reason is FinishReason.END):
+    if not is_late and state.turn and not (calls and response.finish_reason is END):
         for policy in policies:
             retry = policy.after_response(state, response)
             if retry is not None:
@@ -266,16 +266,6 @@ class LimitTracker:
     `finals` are tools whose result may end the run; `uncounted` are tools that no limit counts.
     """
 
-    ended_with_message = False
-    """Whether the run ends with LIMIT_MESSAGE."""
-    pending_limit: LimitReachedError | None = None
-    """Ends the run after these calls, unless a final tool ends it first."""
-    _cause: ProviderError | None = None
-    """The error of the model's service that used up the time."""
-    _has_expired = False
-    _first_error: LimitReachedError | None = None
-    """The limit that the run reached, if it continues or ends with a message."""
-
     def __init__(
         self, limits: Limits, started: float, finals: Collection[str] = (), uncounted: Collection[str] = ()
     ) -> None:
@@ -284,6 +274,15 @@ class LimitTracker:
         self.nested_calls: list[str] = []
         """The tools that other tools called."""
         self.limits = limits
+        self.ended_with_message = False
+        """Whether the run ends with LIMIT_MESSAGE."""
+        self.pending_limit: LimitReachedError | None = None
+        """Ends the run after these calls, unless a final tool ends it first."""
+        self._cause: ProviderError | None = None
+        """The error of the model's service that used up the time."""
+        self._has_expired = False
+        self._first_error: LimitReachedError | None = None
+        """The limit that the run reached, if it continues or ends with a message."""
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None

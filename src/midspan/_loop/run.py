@@ -32,7 +32,7 @@ from midspan._types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan._types.exchange import END, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
@@ -48,17 +48,16 @@ _log = logging.getLogger("midspan._loop")
 class Run:
     """One run. `state` is its state at any moment and however it ends."""
 
-    response: ModelResponse = NO_RESPONSE
-    """The last response of the model."""
-    end: RunEnd | None = None
-    """The last event, if the run has ended."""
-
     def __init__(
         self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
     ) -> None:
         """Without a `listener` nobody reads the events, and each response is requested as a whole."""
         self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
         self.state = RunState.of(pending.history)
+        self.response = NO_RESPONSE
+        """The last response of the model."""
+        self.end: RunEnd | None = None
+        """The last event, if the run has ended."""
         self.calls = CallRunner(self, pending.context, pending.config.on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
@@ -122,7 +121,7 @@ class Run:
             try:
                 if limits.deadline is None:
                     response = await self.prepared.provider.generate(request)
-                    is_complete = type(response) is ModelResponse and response.finish_reason is FinishReason.END
+                    is_complete = type(response) is ModelResponse and response.finish_reason is END
                     if not is_complete or type(response.message) is not Message:
                         response = checked_response(response, request)
                 else:

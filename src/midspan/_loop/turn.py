@@ -204,15 +204,14 @@ def _identity(call: ToolCall) -> Any:
 class CallRunner:
     """Runs the calls of a run, and is the `RunHost` of their contexts."""
 
-    tool_error: Exception | None = None
-    """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
-
     def __init__(self, run: "Run", user_context: Any, on_question: OnQuestion | None) -> None:
         self._run, self._listener = run, run.listener
         self._user_context = user_context
         self._on_question = on_question
         self._task = _current_task()
         self.thread = get_ident()
+        self.tool_error: Exception | None = None
+        """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

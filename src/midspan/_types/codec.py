@@ -48,7 +48,10 @@ def to_json(value: RunEvent | Iterable[Message]) -> bytes:
             return _encode(_Document(VERSION, "event", value.raw))
         if type(value) in _EVENTS:
             return _encode(_Document(VERSION, "event", value))
-        return _encode(_Document(VERSION, "messages", tuple(value)))  # type: ignore[arg-type]  # it is not an event
+        messages = tuple(value)  # type: ignore[arg-type]  # it is not an event
+        if not all(isinstance(message, Message) for message in messages):
+            raise TypeError("expected messages, or an event of a run")
+        return _encode(_Document(VERSION, "messages", messages))
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise CodecError(f"{type(value).__name__} is not JSON serializable: {error}") from error
 

@@ -12,46 +12,59 @@ from msgspec import Raw, Struct
 from midspan._types.messages import History, Message
 
 EncodedMessage = bytes | memoryview | Raw
-EncodeMessages = Callable[[Sequence[Message]], Sequence[EncodedMessage]]
-"""Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
-IsOneTurn = Callable[[Message, Message], bool]
-"""Whether two messages in a row are encoded as one."""
 
 
-def join_body(
-    history: History, key: Hashable, encode: EncodeMessages, is_one_turn: IsOneTurn, head: bytes, tail: bytes
-) -> bytes:
+def _never(_first: Message, _second: Message) -> bool:
+    return False
+
+
+class MessageEncoder(Struct, frozen=True, gc=False):
+    """How one API wants messages."""
+
+    key: Hashable
+    """Identifies the encoding."""
+    encode: Callable[[Sequence[Message]], Sequence[EncodedMessage]]
+    """Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
+    is_one_turn: Callable[[Message, Message], bool] = _never
+    """Whether two messages in a row are encoded as one."""
+
+
+def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: bytes) -> bytes:
     """Return `head`, the encoded messages separated by commas, and `tail`.
 
-    Only messages that are new since the last request are encoded; the bytes of the others are copied, once. `key`
-    identifies the encoding. A head that ends with a comma loses it if there are no messages.
+    Only messages that are new since the last request are encoded; the bytes of the others are copied, once. A head that
+    ends with a comma loses it if there are no messages.
     """
-    count, known = history.cached(key)
-    messages = history.messages[count:]
-    if known is not None and (
-        known.head != head or (messages and is_one_turn(history.messages[count - 1], messages[0]))
-    ):
-        known, messages = None, history.messages
-    pieces = [*encode(messages)]
-    if known is not None:
-        pieces.insert(0, known.buffer[0][: known.length])
-    elif pieces:
-        pieces[0] = b"".join((head, pieces[0]))
+    messages, encode, is_one_turn = history.messages, encoder.encode, encoder.is_one_turn
+    count, start = history.cached(encoder.key)
+    new = messages[count:]
+    if count and (start.head != head or (new and is_one_turn(messages[count - 1], new[0]))):
+        count, new = 0, messages
+    contents = b",".join(encode(new))
+    if not count:
+        if not contents:
+            return head.removesuffix(b",") + tail
+        body = b"".join((head, contents, tail))
     else:
-        return head.removesuffix(b",") + tail
-    pieces[-1] = b"".join((pieces[-1], tail))
-    body = b",".join(pieces)
-    if messages:
-        # The bytes are kept as a view into this body, not copied out of it.
-        view = memoryview(body)[: len(body) - len(tail)]
-        history.cache(key, _Encoded(head, [view], len(view)) if known is None else known.extended(view))
+        prefix = memoryview(start.buffer.body)[: start.length]  # joined without a copy of its own
+        body = b"".join((prefix, b"," if contents else b"", contents, tail))
+    if new:
+        length = len(body) - len(tail)
+        history.cache(
+            encoder.key, start.extended(body, length) if count else _Start(head, _Buffer(body, length), length)
+        )
     return body
 
 
-_lock = Lock()
+class _Buffer(Struct, gc=False):
+    """The last request of a conversation."""
+
+    body: bytes
+    length: int
+    """How many bytes precede the tail."""
 
 
-class _Encoded(Struct, frozen=True, gc=False):
+class _Start(Struct, frozen=True, gc=False):
     """The start of a request, with the messages of a history.
 
     Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
@@ -59,17 +72,19 @@ class _Encoded(Struct, frozen=True, gc=False):
     """
 
     head: bytes
-    buffer: list[memoryview]
-    """A list of one item."""
+    buffer: _Buffer
     length: int
     """How many bytes of the buffer belong to this history."""
 
-    def extended(self, view: memoryview) -> "_Encoded":
+    def extended(self, body: bytes, length: int) -> "_Start":
         """Return the start of a request with a longer history, which begins with this one."""
         buffer = self.buffer
         with _lock:
-            if len(buffer[0]) == self.length:
-                buffer[0] = view
+            if buffer.length == self.length:
+                buffer.body, buffer.length = body, length
             else:  # another history has continued this one already
-                buffer = [view]
-        return _Encoded(self.head, buffer, len(view))
+                buffer = _Buffer(body, length)
+        return _Start(self.head, buffer, length)
+
+
+_lock = Lock()

@@ -51,13 +51,13 @@ class RequestConfig(Struct, frozen=True, omit_defaults=True, dict=True):
         """Whether one of the tools is the provider's own."""
         return any(type(tool) is BuiltinTool for tool in self.tools)
 
-    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, computed once per key and kept beside this value. Encoders use it."""
+    def derived(self, key: Hashable, make: Callable[..., T], *args: Any) -> T:
+        """Return what `make(*args)` returns, computed once per key and kept beside this value. Encoders use it."""
         cache = self._derived
         if key not in cache:
             if len(cache) >= _MAX_DERIVED:
                 cache.pop(next(iter(cache)), None)
-            cache[key] = make()
+            cache[key] = make(*args)
         value: T = cache[key]
         return value
 
@@ -115,6 +115,10 @@ class FinishReason(StrEnum):
     CUT = "cut"
     """The stream ended without a reason."""
     OTHER = "other"
+
+
+END, CUT, CONTINUES = FinishReason.END, FinishReason.CUT, FinishReason.CONTINUES
+"""For code that runs in every turn: looking up an attribute of a class costs far more than a global name."""
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):

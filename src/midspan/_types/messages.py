@@ -12,6 +12,7 @@ ROLES: dict[str, Role] = {"user": "user", "model": "model", "assistant": "model"
 """Our role for each role that other APIs and older clients use."""
 T = TypeVar("T")
 _NOT_CACHED: tuple[int, Any] = (0, None)
+_new_object = object.__new__
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -34,9 +35,10 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
+        if len(self.parts) == 1:  # usually
+            part = self.parts[0]
+            return (part,) if type(part) is ToolCall else ()
         calls = tuple([part for part in self.parts if type(part) is ToolCall])
-        if not calls or len(calls) == len(self.parts):  # usually
-            return calls
         answered = {part.id for part in self.parts if type(part) is ToolResult}
         return tuple(call for call in calls if call.id not in answered) if answered else calls
 
@@ -62,7 +64,7 @@ class History:
 
     def append(self, *messages: Message) -> "History":
         """Return a history with these messages at its end."""
-        longer = History.__new__(History)
+        longer: History = _new_object(History)  # without __init__, which would start with no cached values
         longer.messages = self.messages + messages
         longer._derived = self._derived
         return longer

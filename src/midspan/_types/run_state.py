@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
-from midspan._types.exchange import Citation, FinishReason, Usage
+from midspan._types.exchange import CONTINUES, CUT, END, Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import NOT_RUN, REFUSED, Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
@@ -76,7 +76,7 @@ class RunState(Struct, frozen=True, gc=False):
     citations: tuple[Citation, ...] = ()
     failed_turns: int = 0
     """Turns in a row without usable content."""
-    finish_reason: FinishReason = FinishReason.END
+    finish_reason: FinishReason = END
     """Of the last response."""
     tool_choice: ToolChoice | None = None
     """Of the last request."""
@@ -141,9 +141,9 @@ class RunState(Struct, frozen=True, gc=False):
         usage = self.usage + event.usage
         extra_requests = self.extra_requests + event.requests - 1
         calls = message.calls
-        if finish_reason is FinishReason.CUT or (not calls and is_empty(message)):
+        if finish_reason is CUT or (not calls and is_empty(message)):
             return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
-        pauses = finish_reason is FinishReason.CONTINUES
+        pauses = finish_reason is CONTINUES
         text = "" if calls else self.partial_text + message.text if pauses else self.partial_text
         return replace(
             self,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
+from midspan._types.encoded import join_body
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice
 from midspan.errors import ConfigError
@@ -15,11 +16,11 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
     HEAD,
-    body_of,
     check_json_with_tools,
     encode_message,
     encode_messages,
     head_with,
+    message_encoder,
 )
 from midspan.providers.gemini.proto import dump, to_plain
 
@@ -106,7 +107,7 @@ class RequestFields(NamedTuple):
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
-            return body_of(contents, self.head, b"]%b}" % self.tail, capabilities)
+            return join_body(contents, message_encoder(capabilities), self.head, b"]%b}" % self.tail)
         encoded = encode_contents(contents, capabilities)
         if not encoded and not may_be_empty:
             raise ConfigError("the contents are empty")

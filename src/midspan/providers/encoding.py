@@ -15,10 +15,6 @@ def is_same_role(first: Message, second: Message) -> bool:
     return first.role == second.role
 
 
-def never_joined(_first: Message, _second: Message) -> bool:
-    return False
-
-
 def join_turns(messages: Sequence[Message], is_one_turn: Callable[[Message, Message], bool]) -> list[list[Message]]:
     """Group the messages into turns. `is_one_turn` says whether two adjacent messages belong to the same turn."""
     turns: list[list[Message]] = []

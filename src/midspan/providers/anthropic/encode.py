@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from midspan._types.encoded import join_body
+from midspan._types.encoded import MessageEncoder, join_body
 from midspan._types.exchange import CachePolicy, ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
@@ -46,9 +46,7 @@ def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: b
     lacks_thinking = _continues_without_thinking(history)
     key = ("anthropic", capabilities, vertex, lacks_thinking)
     head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not lacks_thinking))
-    return join_body(
-        history, "anthropic", encode_messages, is_same_role, head, b'],"stream":true}' if stream else b"]}"
-    )
+    return join_body(history, _ENCODER, head, b'],"stream":true}' if stream else b"]}")
 
 
 def _continues_without_thinking(history: History) -> bool:
@@ -209,6 +207,9 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
         if message := _encode_turn([message for message in turn if message.parts]):
             encoded.append(message)
     return encoded
+
+
+_ENCODER = MessageEncoder("anthropic", encode_messages, is_same_role)
 
 
 def _encode_turn(turn: list[Message]) -> bytes:

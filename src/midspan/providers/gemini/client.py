@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec import Raw
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.api import ConnectionOptions, GeminiApi
 
 _log = logging.getLogger("midspan.providers.gemini")
+_Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
+_Read = Callable[[bytes], tuple[ModelResponse, str | None]]
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
 
@@ -66,22 +68,19 @@ class Gemini(ClosedOnExit):
         self.profile = profile_of(self.capabilities)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
+        self._codec: tuple[_Encode, _Read] | None = None
+        """Encodes requests and decodes responses that are not streamed."""
 
     @property
     def model(self) -> str:
         return self._model
 
-    @cached_property
-    def _encode(self) -> Callable[[ModelRequest, Capabilities, str | None], bytes]:
-        from midspan.providers.gemini.encode import request_body  # loaded with the first request
+    def _load_codec(self) -> tuple[_Encode, _Read]:
+        from midspan.providers.gemini.decode import response_and_token  # loaded with the first request
+        from midspan.providers.gemini.encode import request_body
 
-        return request_body
-
-    @cached_property
-    def _read(self) -> Callable[[bytes], tuple[ModelResponse, str | None]]:
-        from midspan.providers.gemini.decode import response_and_token  # as above
-
-        return partial(response_and_token, api=self.capabilities.api)
+        self._codec = request_body, partial(response_and_token, api=self.capabilities.api)
+        return self._codec
 
     def __repr__(self) -> str:
         return f"Gemini({self._model!r})"
@@ -127,13 +126,14 @@ class Gemini(ClosedOnExit):
             return response
         if request.config.tool_choice is not None:
             request = apply_known_fallback(request)
+        encode, read = self._codec or self._load_codec()
         long_decode: LongDecode | None = None
         token = None
         while True:
-            body = self._encode(request, self.capabilities, token)
+            body = encode(request, self.capabilities, token)
             try:
                 response, token = await self.api.call(
-                    "POST", self._generate_path, body, read=self._read, on_retry=request.on_retry
+                    "POST", self._generate_path, body, read=read, on_retry=request.on_retry
                 )
             except ProviderError as error:
                 error.partial_response = None if long_decode is None else long_decode.response
@@ -153,7 +153,8 @@ class Gemini(ClosedOnExit):
         if self._interactions is not None:
             shown: WireRequest = self._interactions.wire_request(request, stream=stream)
             return shown
-        body = self._encode(request, self.capabilities, token)
+        encode, _ = self._codec or self._load_codec()
+        body = encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
 
     async def aclose(self) -> None:

@@ -40,6 +40,7 @@ ORIGIN = "gemini"
 MakeId = Callable[[], str]
 _NULL = Raw(b"null")
 _NO_USAGE = Usage()
+_known_finish_reason = FINISH_REASONS.get
 
 
 class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
@@ -127,9 +128,9 @@ def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tup
 
 def _message_of(raw: Raw, make_id: MakeId) -> Message:
     try:
-        parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
+        parts = [_plain_value(part, make_id) for part in _read_plain_content(raw).parts]
         if parts:
-            return Message("model", parts, ProviderData(ORIGIN, raw))
+            return Message("model", tuple(parts), ProviderData(ORIGIN, raw))
     except READ_ERRORS:
         pass
     raw, _, read_parts = read_content(raw)
@@ -332,7 +333,7 @@ def response_of(
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
     reason = candidate.finish_reason
-    finish = FINISH_REASONS.get(reason)  # type: ignore[arg-type]  # a number is in no table of names
+    finish = _known_finish_reason(reason)  # type: ignore[arg-type]  # a number is in no table of names
     if finish is None:
         reason = raw_finish_reason(reason, api)
         finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)

@@ -6,15 +6,16 @@ Gemini sent goes back unchanged; messages of another provider's model are encode
 
 import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._types.encoded import EncodedMessage, join_body
+from midspan._types.encoded import EncodedMessage, MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
-from midspan._types.messages import History, Message
+from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
@@ -33,24 +34,32 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 def request_body(request: ModelRequest, capabilities: Capabilities, continuation_token: str | None = None) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
-    head, tail = config.derived(capabilities, lambda: _encode_config(config, capabilities))
+    encoder, head, tail = config.derived(capabilities, _encode_config, config, capabilities)
     if continuation_token is not None:
         tail = b'%b,"continuationToken":%b}' % (tail[:-1], encode_json(continuation_token))
-    return body_of(request.history, head, tail, capabilities)
+    return join_body(request.history, encoder, head, tail)
 
 
-def body_of(history: History, head: bytes, tail: bytes, capabilities: Capabilities) -> bytes:
-    """Return a request of these contents, after `head` and before `tail`."""
-    key = capabilities.contents_dialect
-    return join_body(history, key, lambda new: encode_messages(new, capabilities), _is_one_turn, head, tail)
+@cache
+def message_encoder(capabilities: Capabilities) -> MessageEncoder:
+    """Return how a model wants messages."""
+    return MessageEncoder(
+        capabilities.contents_dialect, lambda messages: encode_messages(messages, capabilities), _is_one_turn
+    )
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    if any(map(_is_one_turn, messages, messages[1:])):
-        turns = join_turns(messages, _is_one_turn)
-        return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
-    return [content for message in messages if (content := encode_message(message, capabilities))]
+    contents: list[EncodedMessage] = []
+    previous: Message | None = None
+    for message in messages:
+        if previous is not None and _is_one_turn(previous, message):
+            turns = join_turns(messages, _is_one_turn)
+            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+        if content := encode_message(message, capabilities):
+            contents.append(content)
+        previous = message
+    return contents
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -214,13 +223,14 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     return response
 
 
-def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[bytes, bytes]:
-    """Return what stands before the contents of a request, and what stands after them."""
+def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
+    """Return the encoder of the contents of a request, what stands before the contents, and what stands after them."""
     head = HEAD
     if config.system and not capabilities.system_instruction and _cache_name(config) is None:
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
     fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
-    return head, b"],%b" % encode_json(fields)[1:] if fields else b"]}"
+    tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
+    return message_encoder(capabilities), head, tail
 
 
 def head_with(system: Any) -> bytes:

@@ -7,18 +7,19 @@ other providers are encoded from their parts, without reasoning.
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from midspan._types.encoded import join_body
+from midspan._types.encoded import MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import json_text, never_joined, result_text, valid_id
+from midspan.providers.encoding import json_text, result_text, valid_id
 from midspan.providers.openai.profile import NAMES, Preset
 
 _log = logging.getLogger("midspan.providers.openai")
@@ -34,13 +35,9 @@ encode_json = msgspec.json.Encoder().encode
 def request_body(request: ModelRequest, preset: Preset, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
-
-    def encode(messages: Sequence[Message]) -> list[bytes]:
-        return [encoded for message in messages for encoded in encode_message(message, preset)]
-
-    head, system = config.derived(preset, lambda: _encode_config(config, preset))
+    head, system = config.derived(preset, _encode_config, config, preset)
     tail = b'],"stream":true,"stream_options":{"include_usage":true}}' if stream else b"]}"
-    return join_body(request.history, preset, encode, never_joined, head + system, tail)
+    return join_body(request.history, _encoder(preset), head + system, tail)
 
 
 # All fields but the messages
@@ -145,6 +142,15 @@ def encode_effort(settings: ModelSettings, model: str) -> str | None:
 
 
 # Messages
+
+
+@cache
+def _encoder(preset: Preset) -> MessageEncoder:
+    return MessageEncoder(preset, partial(_encode_messages, preset=preset))
+
+
+def _encode_messages(messages: Sequence[Message], preset: Preset) -> list[bytes]:
+    return [encoded for message in messages for encoded in encode_message(message, preset)]
 
 
 def encode_message(message: Message, preset: Preset) -> Iterator[bytes]:

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from midspan._types.encoded import join_body
+from midspan._types.encoded import MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import json_text, never_joined, result_parts, result_text, valid_id
+from midspan.providers.encoding import json_text, result_parts, result_text, valid_id
 from midspan.providers.openai.encode import encode_effort, encode_json, output_name
 from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
 
@@ -23,10 +23,8 @@ from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_
 def request_body(request: ModelRequest, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
-    head = config.derived(ORIGIN, lambda: _encode_config(config))
-    return join_body(
-        request.history, ORIGIN, encode_messages, never_joined, head, b'],"stream":true}' if stream else b"]}"
-    )
+    head = config.derived(ORIGIN, _encode_config, config)
+    return join_body(request.history, _ENCODER, head, b'],"stream":true}' if stream else b"]}")
 
 
 # All fields but the input
@@ -112,6 +110,9 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
         ]
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message is not JSON serializable: {error}") from error
+
+
+_ENCODER = MessageEncoder(ORIGIN, encode_messages)
 
 
 def _items(message: Message) -> Iterator[Any]:
