@@ -144,7 +144,9 @@ def render(history: History, marker: str) -> History:
 
 
 def _user_turn(before: Message | None, message: Message) -> Message:
-    parts: list[Part] = [Text(f"TOOL_ERROR {error}\n") for error in _unreported_errors(before, message)]
+    """Return the message as text, after the errors of calls in the turn before that it does not report itself."""
+    rejected = filter(None, map(rejected_call, before.parts if before is not None else ()))
+    parts: list[Part] = [Text(f"TOOL_ERROR {call.error}\n") for call in rejected if call.error not in message.text]
     for part in message.parts:
         parts += _result(part) if type(part) is ToolResult else [part]
     return message if parts == list(message.parts) else Message("user", tuple(parts))
@@ -155,14 +157,6 @@ def _result(result: ToolResult) -> Iterator[Part]:
     note = "" if result.hint is None else f"\nNote: {result.hint}"
     yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}\n")
     yield from result.media
-
-
-def _unreported_errors(before: Message | None, message: Message) -> Iterator[str]:
-    """Yield the errors of rejected calls in the turn before, unless this message already reports them."""
-    for part in before.parts if before is not None and before.role == "model" else ():
-        rejected = rejected_call(part)
-        if rejected is not None and rejected.error not in message.text:
-            yield rejected.error
 
 
 def _model_turn(message: Message, marker: str) -> Message:
