@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from midspan._schema.tree import SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
+from midspan.emulator.gemini.api import invalid, invalid_fields
 from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
-from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError

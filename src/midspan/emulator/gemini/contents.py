@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
-from midspan.emulator.gemini.errors import invalid, invalid_fields
+from midspan.emulator.gemini.api import invalid, invalid_fields
 from midspan.emulator.gemini.models import MAX_TOKENS, ModelRules
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api

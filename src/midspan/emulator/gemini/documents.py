@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.sample import sample_object
 from midspan._types.texts import estimate_tokens
+from midspan.emulator.gemini.api import Route
 from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
-from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.script import Answer, Conversation, call
 from midspan.emulator.http import JSON, Reply, Step, Wait, chunk, head
 from midspan.providers.gemini.wire import FunctionDeclaration

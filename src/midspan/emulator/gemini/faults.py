@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from midspan.emulator.gemini.api import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.documents import Document
-from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.script import Answer
 from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
 from midspan.errors import ConfigError

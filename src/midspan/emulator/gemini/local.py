@@ -12,15 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock, SystemClock
+from midspan.emulator.gemini.api import ApiError, Route, check_credentials, error_page, invalid, route_of
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import check, count_request_tokens
 from midspan.emulator.gemini.contents import count_tokens
 from midspan.emulator.gemini.documents import apply_tool_choice, documents_of, encode, frames_of, reply_of
-from midspan.emulator.gemini.errors import ApiError, error_page, invalid
 from midspan.emulator.gemini.faults import Fault, FaultPlan, RequestFaults
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
-from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.script import Answer, Conversation, source_of, to_answer
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
 from midspan.providers.provider import Provider

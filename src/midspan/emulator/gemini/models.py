@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan.emulator.gemini.errors import ApiError
-from midspan.emulator.gemini.route import Route
+from midspan.emulator.gemini.api import ApiError, Route
 from midspan.providers.gemini.capabilities import KNOWN_MODELS, Api, Capabilities, capabilities_of, generation_of
 
 _LISTED = (

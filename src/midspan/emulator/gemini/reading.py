@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from midspan.emulator.gemini.errors import invalid_json
+from midspan.emulator.gemini.api import invalid_json
 from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
 from midspan.providers.gemini.proto import Field, Proto, known_fields

@@ -20,8 +20,8 @@ from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ToolChoice, ToolChoiceMode, ToolSpec
+from midspan.emulator.gemini.api import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
-from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
