@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from midspan import Agent, Limits, tool
 from midspan._loop.result import RunStream
 from midspan._types.codec import from_json, to_json
-from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, Thought, ToolCall, ToolResult
@@ -153,3 +153,12 @@ def test_first_of_several_final_results_ends_the_run() -> None:
         state = state.after(ToolEnd(1, result, 0.1, index))
     assert state.final_result is not None
     assert state.final_result.id == "a"
+
+
+def test_failed_turns_are_counted_anew_after_a_call() -> None:
+    call = ToolCall("1", "add", {"a": 1, "b": 2})
+    state = RunState(History([Message.user("hi")]), turn=2, failed_turns=2)
+    after_call = state.after(TurnEnd(2, Message("model", (call,)), FinishReason.END, Usage()))
+    assert after_call.failed_turns == 0
+    answered = state.after(TurnEnd(2, Message("model", (Text("3"),)), FinishReason.END, Usage()))
+    assert answered.failed_turns == 2, "whether text is an answer is decided by the policies"
