@@ -95,7 +95,7 @@ def test_no_parameters_become_an_empty_object_schema() -> None:
         ([{"name": "x", "type": "quaternion"}], "parameters of book: 'x': .*quaternion"),
         ([{"type": "int"}], r"parameters of book: Object missing required field `name` - at `\$\[0\]`"),
         ([{"name": ""}], "parameters of book: .*length >= 1"),
-        ([{"name": "x"}, {"name": "x"}], "parameters of book: two parameters are named 'x'"),
+        ([{"name": "x"}, {"name": "x"}], "parameters of book: two parameters have the same name"),
         ([{"name": "x", "validation_json": "{"}], "parameters of book: 'x': "),
         ([{"name": "x", "validation_json": "[1]"}], "parameters of book: 'x': Expected `object`, got `array`"),
         ([{"name": "x", "validation_json": 5}], r"parameters of book: .*at `\$\[0\].validation_json`"),

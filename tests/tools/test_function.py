@@ -127,6 +127,7 @@ async def final_later(_result: Any) -> bool:
         {"check_formats": 1},
         {"max_result_chars": -1},
         {"final": final_later},
+        {"final": 5},
         {"timeout": True},
         {"timeout": 10**400},
         {"max_result_chars": True},
@@ -141,7 +142,6 @@ async def final_later(_result: Any) -> bool:
         {"examples": 5},
         {"examples": None},
         {"examples": [5]},
-        {"examples": [{"a": float("nan")}]},
         {"examples": [{"a": object()}]},
     ],
 )
@@ -190,13 +190,6 @@ def test_options_for_an_existing_tool_are_an_error() -> None:
     with pytest.raises(ConfigError, match="is already a tool"):
         tool(name="other")(made)
     assert tool(made) is made
-
-
-def test_example_that_cannot_be_bound_is_an_error() -> None:
-    def book(day: datetime.date) -> None: ...
-
-    with pytest.raises(SchemaError, match="not a valid call"):
-        tool(examples=[{"day": "2026-02-31"}])(book)
 
 
 def test_final_function_sees_the_whole_result_and_may_raise(caplog: pytest.LogCaptureFixture) -> None:

@@ -87,9 +87,3 @@ def test_source_sees_tools_that_are_registered_later() -> None:
 def test_value_that_is_not_a_tool_cannot_be_registered() -> None:
     with pytest.raises(ConfigError, match="5 cannot be called, so it cannot be a tool"):
         Toolbox().register(5)  # type: ignore[arg-type]
-
-
-def test_repr_counts_tools_and_sessions() -> None:
-    box = Toolbox()
-    box.register(add)
-    assert repr(box) == "Toolbox(1 tool, 0 sessions)"

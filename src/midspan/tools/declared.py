@@ -33,9 +33,8 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    parameters = _read_schema(name, "parameters", parameters)
-    response = None if response is None else _read_schema(name, "response", response)
-    return tool_from_spec(ToolSpec(name, description, parameters, response), callback, **options)
+    declaration = {"name": name, "description": description, "parameters": parameters, "response": response}
+    return tool_from_spec(declaration, callback, **options)
 
 
 def tool_from_spec(
@@ -47,9 +46,7 @@ def tool_from_spec(
     """
     spec = ToolSpec.of(declaration)
     check_name(spec.name)
-    parameters = {"type": "object"}
-    if spec.parameters is not None:
-        parameters = _read_schema(spec.name, "parameters", spec.parameters)
+    parameters = _read_schema(spec.name, "parameters", spec.parameters or {"type": "object"})
     response = None if spec.response is None else _read_schema(spec.name, "response", spec.response)
     takes_context = not _takes_values(callback, 1)
     if takes_context and not _takes_values(callback, 2):
@@ -97,18 +94,16 @@ class _Parameter(Struct):
 
 def spec_from_parameters(name: str, description: str, parameters: Sequence[Mapping[str, Any]]) -> ToolSpec:
     """Return the spec of a tool that is described by a list of parameters, with type names in any spelling."""
-    properties: dict[str, Any] = {}
-    required = []
     try:
-        for fields, parameter in zip(parameters, msgspec.convert(parameters, list[_Parameter]), strict=True):
-            if parameter.name in properties:
-                raise SchemaError(f"two parameters are named {parameter.name!r}")
-            properties[parameter.name] = _parameter_schema(parameter, fields)
-            if parameter.required:
-                required.append(parameter.name)
+        parsed = msgspec.convert(parameters, list[_Parameter])
+        schemas = map(_parameter_schema, parsed, parameters)
+        properties = {parameter.name: schema for parameter, schema in zip(parsed, schemas, strict=True)}
     except (SchemaError, msgspec.ValidationError) as error:
         raise SchemaError(f"parameters of {name}: {error}") from error
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if len(properties) < len(parsed):
+        raise SchemaError(f"parameters of {name}: two parameters have the same name")
+    required = [parameter.name for parameter in parsed if parameter.required]
+    schema = {"type": "object", "properties": properties}
     return ToolSpec(name, description, schema | ({"required": required} if required else {}))
 
 

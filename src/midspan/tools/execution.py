@@ -25,7 +25,7 @@ from midspan.tools.source import (
     ToolSource,
     bulleted,
     describe_error,
-    unknown,
+    unknown_tool_result,
 )
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -62,7 +62,7 @@ class LocalTools(ToolSource):
 
 
 async def _unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    return unknown(call, names)
+    return unknown_tool_result(call, names)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
@@ -249,19 +249,19 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     if type(returned) not in _DATA_TYPES and (content := _ordered_content(returned)):
         return ToolResult(call.id, call.name, content=content, is_final=tool.final is True, notes=notes)
     media: list[Blob] = []
-    is_error, hint = False, None
+    is_error, hint, schema = False, None, tool.response
     try:
         value, size = _to_json(returned, media)
     except ResultError as error:
-        if tool.enforces_response and tool.response is not None:
+        if tool.enforces_response and schema is not None:
             return call.error_result(f"invalid response: {error}")
         value, size = _describe_unserializable(returned, error), 0
     else:
-        if tool.response is not None and not media and not tool.response.accepts(value):
+        if schema is not None and not media and not schema.accepts(value):
             # A tool may report an error in its result, whatever schema its successes have.
             is_error = isinstance(value, dict) and bool(value.get("error"))
             if not is_error:
-                problems = bulleted(map(str, tool.response.problems(value)))
+                problems = bulleted(map(str, schema.problems(value)))
                 if tool.enforces_response:
                     return call.error_result(f"invalid response:{problems}")
                 _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)

@@ -46,7 +46,7 @@ def _location(error: BaseException) -> str:
 def load_module(name: str) -> ModuleType:
     """Import a file or a module."""
     is_file = name.endswith(".py") or "/" in name or Path(name).is_file()
-    return _load_file(Path(name).expanduser()) if is_file else import_user_module(name)
+    return _load_file(Path(name).expanduser()) if is_file else _import_module(name)
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -63,8 +63,7 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
-def import_user_module(name: str) -> ModuleType:
-    """Import a module that is installed or in the current directory."""
+def _import_module(name: str) -> ModuleType:
     _add_to_path(Path.cwd())
     try:
         return importlib.import_module(name)

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from midspan._types.context import RunContext
 from midspan._types.specs import Effects, ToolSpec
-from midspan.errors import ArgumentError, ConfigError, ResultError, SchemaError
+from midspan.errors import ConfigError, SchemaError
 
 if TYPE_CHECKING:
     from midspan._schema.arguments import SchemaValidator
@@ -80,9 +80,12 @@ def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
     try:
         _check_options(options)
         effects = _effects(spec, options)
-        examples = _to_json(options.get("examples", spec.examples))
+        encoded = msgspec.json.encode(options.get("examples", spec.examples))
+        examples = msgspec.json.decode(encoded, type=tuple[dict[str, Any], ...])  # a copy, as the caller may change it
     except ConfigError as error:
         raise type(error)(f"{spec.name}: {error}") from error
+    except TypeError as error:
+        raise SchemaError(f"{spec.name}: the examples are not JSON serializable: {error}") from error
     final = options.get("final", spec.final) is not False
     others = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
     return replace(spec, effects=effects, examples=examples, final=final, **others)
@@ -96,8 +99,9 @@ def _check_options(options: DeclaredToolOptions) -> None:
         msgspec.convert({option: value for option, value in options.items() if option != "final"}, _DataOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"invalid option: {error}") from error
-    if is_async(options.get("final")):
-        raise ConfigError("final must be True, False or a plain function of the result, not an async one")
+    final = options.get("final", False)
+    if not isinstance(final, bool) and (is_async(final) or not callable(final)):
+        raise ConfigError(f"final must be True, False or a function of the result that is not async, got {final!r:.80}")
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
@@ -106,12 +110,11 @@ def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
     reads, writes = _templates(options.get("reads", ())), _templates(options.get("writes", ()))
     if writes and options.get("read_only", spec.read_only):
         raise ConfigError(f"read_only contradicts writes={writes!r}")
-    names = (spec.parameters or {}).get("properties", {})
+    parameters = (spec.parameters or {}).get("properties", {})
     for template in (*reads, *writes):
-        for placeholder in PLACEHOLDER.findall(template):
-            if placeholder not in names:
-                known = ", ".join(names) or "none"
-                raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
+        for placeholder in set(PLACEHOLDER.findall(template)) - parameters.keys():
+            known = ", ".join(parameters) or "none"
+            raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
     effects = Effects(reads, writes, options.get("idempotent", False))
     return None if effects == Effects() else effects
 
@@ -122,18 +125,6 @@ def _templates(names: str | Collection[str]) -> tuple[str, ...]:
         if not template or set("{}") & set(PLACEHOLDER.sub("", template)):
             raise SchemaError(f"{template!r} is not valid; write 'account:{{id}}', 'account:*' or '*'")
     return templates
-
-
-def _to_json(examples: Collection[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return examples as JSON data; a copy, so later changes by the caller have no effect."""
-    if not examples:
-        return ()
-    from midspan._schema.jsonable import to_jsonable  # few tools have examples
-
-    try:
-        return tuple(to_jsonable(list(examples)))
-    except ResultError as error:
-        raise SchemaError(f"the examples are not JSON serializable: {error}") from error
 
 
 def check_name(name: str) -> None:
@@ -185,34 +176,24 @@ class Tool(Generic[P, R]):
         try:
             self.parameters, self.response  # noqa: B018 - compiles them
             for example in self.spec.examples:
-                self._check_example(example)
+                for problem in self.parameters.validate(example).problems:
+                    raise SchemaError(f"the example {example!r} is not a valid call: {problem}")
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {self.name}: {error}") from error
-
-    def _check_example(self, example: dict[str, Any]) -> None:
-        validated = self.parameters.validate(example)
-        try:
-            if self.bind is not None and not validated.problems:
-                self.bind(validated.arguments, RunContext())
-        except ArgumentError as error:
-            raise SchemaError(f"the example {example!r} is not a valid call: {error}") from error
-        if validated.problems:
-            raise SchemaError(f"the example {example!r} is not a valid call: {validated.problems[0]}")
 
     @cached_property
     def parameters(self) -> "SchemaValidator":
         """The schema of the arguments, compiled with the first call."""
-        from midspan._schema.arguments import SchemaValidator  # slow to import
-
-        schema = self.spec.parameters or {"type": "object"}
-        return SchemaValidator(schema, label="parameters", formats=self._formats)
+        return self._compile(self.spec.parameters or {"type": "object"}, "parameters")
 
     @cached_property
     def response(self) -> "SchemaValidator | None":
-        from midspan._schema.arguments import SchemaValidator  # as above
+        return None if self.spec.response is None else self._compile(self.spec.response, "response")
 
-        schema = self.spec.response
-        return None if schema is None else SchemaValidator(schema, label="response", formats=self._formats)
+    def _compile(self, schema: dict[str, Any], label: str) -> "SchemaValidator":
+        from midspan._schema.arguments import SchemaValidator  # slow to import
+
+        return SchemaValidator(schema, label=label, formats=self._formats)
 
     @property
     def name(self) -> str:

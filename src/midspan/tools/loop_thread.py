@@ -29,7 +29,6 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.is_closed = False
-        self._is_ending = False
 
     def _reset(self) -> None:
         """Start anew in a forked child process, which has the loop but not its thread."""
@@ -49,8 +48,9 @@ class LoopThread:
             if self.is_closed:
                 raise ConfigError("the program is exiting; nothing further can start")
             if self._loop is None:
-                self._loop = self._make_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
+                runner = asyncio.Runner(loop_factory=self._make_loop)
+                self._loop = runner.get_loop()
+                self._thread = threading.Thread(target=self._run, args=(runner,), name=self._name, daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -70,31 +70,20 @@ class LoopThread:
         with self._lock:
             self.is_closed = True
         if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._end)
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_JOIN_SECONDS)
 
-    def _end(self) -> None:
-        self._is_ending = True
-        asyncio.get_running_loop().stop()
-
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            while not self._is_ending:
-                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
-                # gets them from there, and the loop continues for the other callers.
+    def _run(self, runner: asyncio.Runner) -> None:
+        with runner:
+            loop = runner.get_loop()
+            # asyncio raises these through the loop after the task has them as its outcome. The caller of that task gets
+            # them from there, and the loop continues for the other callers.
+            while not self.is_closed:
                 with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
-        finally:
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
-            _complete(loop, asyncio.gather(*tasks, return_exceptions=True))
-            _complete(loop, loop.create_task(loop.shutdown_asyncgens()))
-            loop.close()
-
-
-def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
-    while not future.done():
-        with suppress(KeyboardInterrupt, SystemExit):
-            loop.run_until_complete(future)
+            while not all(task.done() for task in tasks):
+                with suppress(KeyboardInterrupt, SystemExit):
+                    loop.run_until_complete(asyncio.wait(tasks))

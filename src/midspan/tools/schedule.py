@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -69,7 +68,6 @@ async def each_call(
             settled[position].set()
 
     tasks: list[asyncio.Task[Outcome]] = []
-    begin = perf_counter()
     try:
         for position in range(len(calls)):
             tasks.append(start(run_when_allowed, position))
@@ -78,7 +76,7 @@ async def each_call(
             position = await finished.get()
             if tasks[position].cancelled():  # by user code that cancels tasks which are not its own
                 call, _ = calls[position]
-                yield position, call.error_result(f"{call.name} was cancelled"), perf_counter() - begin
+                yield position, call.error_result(f"{call.name} was cancelled"), 0.0
             else:
                 yield position, *result_of(tasks[position])
     finally:

@@ -73,7 +73,7 @@ class ToolSource(Protocol):
 _MAX_INNER_ERRORS = 5
 
 
-def unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
+def unknown_tool_result(call: ToolCall, names: Iterable[str]) -> ToolResult:
     """Return the result of a call to a tool that does not exist, with the names that the model may have meant."""
     return call.error_result(unknown_tool(call.name, names), NOT_RUN)
 

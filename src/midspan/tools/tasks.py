@@ -105,7 +105,7 @@ async def _outcome(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...
         return False, error
 
 
-def result_of(task: "asyncio.Task[Outcome]") -> Any:
+def result_of(task: "asyncio.Future[Outcome]") -> Any:
     """Return the value of a finished task, or raise what it raised, as ToolRaised.
 
     KeyboardInterrupt and SystemExit are raised as they are.

@@ -6,11 +6,10 @@ from typing import Any, Literal
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import count_noun
 from midspan.errors import DuplicateToolError
 from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.source import ToolListing, ToolSource, unknown, unknown_session
+from midspan.tools.source import ToolListing, ToolSource, unknown_session, unknown_tool_result
 
 Duplicates = Literal["error", "skip", "override"]
 
@@ -21,9 +20,6 @@ class Toolbox:
     def __init__(self) -> None:
         self._common: dict[str, Tool[..., Any]] = {}
         self._sessions: dict[str, dict[str, Tool[..., Any]]] = {}
-
-    def __repr__(self) -> str:
-        return f"Toolbox({count_noun(len(self._common), 'tool')}, {count_noun(len(self._sessions), 'session')})"
 
     def register(
         self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"
@@ -90,4 +86,4 @@ class SessionTools(ToolSource):
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         tools = self._tools()
         tool = tools.get(call.name)
-        return unknown(call, tools) if tool is None else await execute(tool, call, context)
+        return unknown_tool_result(call, tools) if tool is None else await execute(tool, call, context)

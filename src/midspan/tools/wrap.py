@@ -15,7 +15,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
 from midspan.tools.function import Tool
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
+from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
@@ -92,7 +92,25 @@ def is_local(source: ToolSource) -> bool:
     return source.is_local if isinstance(source, WrapperSource) else type(source) is LocalTools
 
 
-class Merged(ToolSource):
+class _RoutedTools(ToolSource):
+    """Tools that may have other names in the sources that run them."""
+
+    _routes: Mapping[str, tuple[ToolSource, str]] | None = None
+    """By the name of a tool here: its source, and its name there. Set when the tools are listed."""
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        if self._routes is None:
+            await self.list_tools()
+        routes = self._routes or {}
+        if call.name not in routes:
+            return unknown_tool_result(call, routes)
+        source, name = routes[call.name]
+        if name == call.name:
+            return await source.call(call, context)
+        return replace(await source.call(replace(call, name=name), context), name=call.name)
+
+
+class Merged(_RoutedTools):
     """The tools of all sources.
 
     Where two of them have the same name, the tools of sources that have a name, as MCP servers do, get it as a prefix.
@@ -101,36 +119,23 @@ class Merged(ToolSource):
 
     def __init__(self, sources: Iterable[ToolSource]) -> None:
         self._sources = tuple(sources)
-        self._owners: dict[str, tuple[ToolSource, str]] | None = None
-        """By the name of a tool here: its source, and its name there."""
 
     async def list_tools(self) -> ToolListing:
         listings = await asyncio.gather(*map(list_source, self._sources))
         counts = Counter(spec.name for listing in listings for spec in listing)
-        owners: dict[str, tuple[ToolSource, str]] = {}
+        routes: dict[str, tuple[ToolSource, str]] = {}
         specs: list[ToolSpec] = []
         for source, listing in zip(self._sources, listings, strict=True):
             for spec in listing:
                 name = f"{listing.name}_{spec.name}" if counts[spec.name] > 1 and listing.name else spec.name
-                if name in owners:
+                if name in routes:
                     raise DuplicateToolError(f"two sources have a tool named {name!r}; wrap one of them in Prefixed")
-                owners[name] = source, spec.name
+                routes[name] = source, spec.name
                 specs.append(spec if name == spec.name else replace(spec, name=name))
-        self._owners = owners
+        self._routes = routes
         return ToolListing(
             tuple(specs), unavailable=tuple(source for listing in listings for source in listing.unavailable)
         )
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._owners is None:
-            await self.list_tools()
-        owners = self._owners or {}
-        owner, name = owners.get(call.name, (None, ""))
-        if owner is None:
-            return unknown(call, owners)
-        if name == call.name:
-            return await owner.call(call, context)
-        return replace(await owner.call(replace(call, name=name), context), name=call.name)
 
     async def aclose(self) -> None:
         """Close all sources, also if one of them fails."""
@@ -172,29 +177,20 @@ class WrapperSource(ToolSource):
         await self.source.aclose()
 
 
-class _NamedTools(WrapperSource):
+class _NamedTools(_RoutedTools, WrapperSource):
     """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it."""
 
     def __init__(self, source: Tools, name_of: Callable[[ToolSpec], str | None]) -> None:
         super().__init__(source)
         self._name_of = name_of
-        self._originals: dict[str, str] = {}
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         named = [(name, spec) for spec in tools if (name := self._name_of(spec)) is not None]
-        originals = {name: spec.name for name, spec in named}
-        if len(originals) < len(named):
-            raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(originals)}")
-        self._originals = originals
+        routes = {name: (self.source, spec.name) for name, spec in named}
+        if len(routes) < len(named):
+            raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(routes)}")
+        self._routes = routes
         return tuple(replace(spec, name=name) for name, spec in named)
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._listing is None:
-            await self.list_tools()
-        original = self._originals.get(call.name)
-        if original is None:
-            return unknown(call, self._originals)
-        return replace(await self.source.call(replace(call, name=original), context), name=call.name)
 
 
 class Renamed(_NamedTools):
@@ -278,16 +274,16 @@ class BoundLoop:
             self._loop = running
         if self._loop is running:
             return await coroutine
-        if not self._loop.is_running():
-            coroutine.close()
-            raise ConfigError("the event loop of this source is not running; use the source there, or close that loop")
         try:
+            if not self._loop.is_running():
+                raise TimeoutError
             async with asyncio.timeout(_MAX_BLOCKED_SECONDS):
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
         except TimeoutError:
             coroutine.close()
             raise ConfigError(
-                "the event loop of this source is blocked, as by run_sync or close in async code; use await there"
+                "the event loop of this source is not running, or blocked by plain code such as run_sync; use the "
+                "source there, with await, or close that loop"
             ) from None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
@@ -309,7 +305,7 @@ class LoopBound(WrapperSource):
         await self._bound_loop.run(super().aclose())
 
 
-class AdaptedTools(WrapperSource):
+class AdaptedTools(_RoutedTools, WrapperSource):
     """A source in the dialect of a model family: valid names, adapted schemas. Calls are mapped back.
 
     Each tool still validates its arguments against its own schema.
@@ -318,35 +314,27 @@ class AdaptedTools(WrapperSource):
     def __init__(self, source: ToolSource, dialect: "SchemaDialect") -> None:
         super().__init__(source)
         self._dialect = dialect
-        self._originals: dict[str, tuple[str, AdaptedSchema]] = {}
-        """By the name that the model uses: the tool's own name, and the schema that the model sees."""
+        self._renamed: dict[str, AdaptedSchema] = {}
+        """The schemas with properties that have other names for the model, by the name that it uses for the tool."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         from midspan._schema.adapt import adapt_spec  # loaded with the first run, as is the next
         from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
-        originals: dict[str, tuple[str, AdaptedSchema]] = {}
-        specs = []
-        for spec in tools:
-            adapted, schema = adapt_spec(spec, self._dialect)
-            originals[names[spec.name]] = spec.name, schema
-            specs.append(replace(adapted, name=names[spec.name]))
-        self._originals = originals
-        return tuple(specs)
+        adapted = [adapt_spec(spec, self._dialect) for spec in tools]
+        self._renamed = {names[spec.name]: schema for spec, schema in adapted if schema.renamed}
+        self._routes = {names[spec.name]: (self.source, spec.name) for spec in tools}
+        return tuple(replace(spec, name=names[spec.name]) for spec, _ in adapted)
 
     @property
     def keeps_names(self) -> bool:
         """Whether all tools and properties keep their names, so that the wrapped source can get calls unchanged."""
-        return all(name == original and not schema.renamed for name, (original, schema) in self._originals.items())
+        return not self._renamed and all(name == original for name, (_, original) in (self._routes or {}).items())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._listing is None:
+        if self._routes is None:
             await self.list_tools()
-        if call.name not in self._originals:
-            return unknown(call, self._originals)
-        name, schema = self._originals[call.name]
-        if name == call.name and not schema.renamed:
-            return await self.source.call(call, context)  # nearly always
-        original = replace(call, name=name, arguments=schema.restore_names(call.arguments))
-        return replace(await self.source.call(original, context), name=call.name)
+        if call.name in self._renamed:
+            call = replace(call, arguments=self._renamed[call.name].restore_names(call.arguments))
+        return await super().call(call, context)

@@ -69,10 +69,7 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
             return str(zone), zone
     zones = _zones()
     if not zones:
-        raise ToolError(
-            "this machine has no time zone data, so only UTC and offsets such as UTC+2 are known; "
-            "the Python package tzdata has the data"
-        )
+        raise ToolError("this machine has no time zone data (the Python package tzdata); use UTC or an offset as UTC+2")
     names = zones.get(_key(text), ())
     if names and _are_equivalent(names):
         return names[0], zoneinfo.ZoneInfo(names[0])

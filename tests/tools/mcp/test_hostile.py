@@ -149,6 +149,23 @@ def test_tool_with_a_remote_reference_is_left_out_and_nothing_is_fetched() -> No
     assert "is never fetched" in event.message
 
 
+def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    names = [spec.name for spec in asyncio.run(list_tools())]
+    assert "good" in names
+    assert "unreadable" not in names
+    assert "a tool is left out: the server sent a message that is not valid: " in caplog.text
+
+
+def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    (result,) = run_calls(hostile(), "new_content")
+    assert not result.is_error
+    assert [getattr(part, "text", "") for part in result.content] == [
+        "[content of the unknown type 'hologram' was left out]",
+        "and a text",
+    ]
+    assert "content of the unknown type 'hologram' is left out of a result" in caplog.text
+
+
 async def list_tools() -> Any:
     server = hostile()
     try:
@@ -179,4 +196,4 @@ def test_server_with_too_many_tools_is_unavailable(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.requirement("MC-01")
 def test_all_pages_of_tools_are_listed() -> None:
-    assert len(asyncio.run(list_tools())) == 18
+    assert len(asyncio.run(list_tools())) == 19

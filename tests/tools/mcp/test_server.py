@@ -253,10 +253,13 @@ def test_chosen_tool_that_the_server_does_not_have_is_logged(
         server.accept_changes()
         await server.list_tools()  # asks the server again; its tools are the same
 
-    with_server(connect(include={"add", "ad"}), use)
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warning.startswith("include of the MCP server sample names 'ad', but the tools are: ")
-    assert "add" in warning
+    with_server(connect(include={"add", "ad"}, overrides={"sum": {"read_only": True}}), use)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [warning.partition(", but")[0] for warning in warnings] == [
+        "the options of the MCP server sample name the tool 'ad'",
+        "the options of the MCP server sample name the tool 'sum'",
+    ]
+    assert "add" in warnings[0]
 
 
 def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
@@ -284,7 +287,7 @@ def test_source_of_a_blocked_event_loop_is_an_error_and_not_a_deadlock(
 
     async def main() -> None:
         await agent.run("?")
-        with pytest.raises(ConfigError, match="the event loop of this source is blocked"):
+        with pytest.raises(ConfigError, match="the event loop of this source is not running, or blocked"):
             agent.close()
         await agent.aclose()
 
@@ -524,6 +527,11 @@ for line in sys.stdin:
         ({"command": "a", "tiemout": 1}, "unknown option 'tiemout'"),
         ({"command": "a", "timeout": 0}, r"Expected `float` > 0.0 - at `\$.timeout`"),
         ({"command": "a", "env": {"A": 1}}, "env"),
+        ({"command": 5}, "the command 5 cannot be split"),
+        ({"url": 5}, "must start with http"),
+        ({"command": "a", "approve": lambda call: True}, "approve must be True or an async function"),
+        ({"command": "a", "overrides": {"t": {"readonly": True}}}, "'t' has the unknown field 'readonly'; known: desc"),
+        ({"command": "a", "overrides": {"t": {"read_only": "yes"}}}, r"Expected `bool.*at `\$.read_only`"),
     ],
 )
 def test_wrong_option_is_a_config_error(options: dict[str, Any], message: str) -> None:

@@ -83,6 +83,7 @@ def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[.
     [
         ({"processes": 0}, "processes must be a positive number"),
         ({"listen": "unix:/x", "token": "t"}, "either the file of the tools or listen"),
+        ({"tools": 5}, "expected the name of a file or a module with tools, got 5"),
         ({"tools": None}, "either the file of the tools or listen"),
         ({"tools": None, "listen": "unix:/x"}, "listen= needs token=…, the secret that workers must know"),
         ({"tools": None, "listen": "unix:/x", "token": "t"}, "a token has fewer than 16 characters"),
@@ -97,8 +98,16 @@ def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[.
 def test_invalid_options_are_config_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Workers(**{"tools": "json", **options})
-    with pytest.raises(ConfigError, match="stuck_seconds must be a positive number"):
-        WorkerLimits(stuck_seconds=0)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"stuck_seconds": 0}, {"max_memory_bytes": 1.5e9}, {"max_sessions": None}, {"idle_seconds": float("nan")}],
+)
+def test_invalid_limit_is_a_config_error(limits: dict[str, Any]) -> None:
+    (name,) = limits
+    with pytest.raises(ConfigError, match=f"{name} must be a positive number, got "):
+        WorkerLimits(**limits)
 
 
 def test_repr_shows_the_tools_or_the_address_and_no_token() -> None:

@@ -155,7 +155,7 @@ class Calls:
         message, data = error.error.message, error.error.data
         if data in (NOT_SENT, SESSION_LOST):
             lost = Lost(message, is_not_sent=True, ends_session=data == SESSION_LOST)
-        elif connection.is_closed or (error.code == types.CONNECTION_CLOSED and connection.is_remote):
+        elif connection.is_closed or (error.code == types.CONNECTION_CLOSED and connection.transport.is_remote):
             lost = Lost(message, ends_session=connection.is_closed)
         else:
             return call.error_result(f"{call.name} failed: {message}"), None
@@ -183,13 +183,12 @@ class Calls:
 
 
 async def _result(connection: Connection, call: ToolCall, active: _ActiveCall) -> types.CallToolResult:
-    result = await connection.call_tool(call.name, call.arguments, active.report)
+    answers = None
     for _ in range(_MAX_ROUNDS):
+        result = await connection.call_tool(call.name, call.arguments, active.report, answers)
         if isinstance(result, types.CallToolResult):
             return result
-        result = await connection.answer(call.name, call.arguments, active.report, result)
-    if isinstance(result, types.CallToolResult):
-        return result
+        answers = await connection.answer(result)
     raise MCPError(types.INTERNAL_ERROR, f"the server asked for more input {_MAX_ROUNDS} times")
 
 

@@ -8,16 +8,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from mcp import Client, types
 from mcp.client import ClientRequestContext, ClientSession, IncomingMessage, Transport
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter, ValidationError
 
 from midspan._version import VERSION
+from midspan.tools.mcp.conversion import describe_invalid
 from midspan.tools.mcp.protocols import ProtocolInfo
 from midspan.tools.source import describe_error
 
@@ -34,8 +36,11 @@ _CLIENT_INFO = types.Implementation(name="midspan", version=VERSION)
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+_CONTENT_TYPES = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
 
+Answers = tuple[dict[str, Any] | None, str | None]
+"""To the questions of the server, and the state that it gets back with them."""
 Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult | types.ErrorData]]
 
 
@@ -71,7 +76,7 @@ class Connection:
         elicit: Elicit,
         on_tools_changed: Callable[[], None],
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._protocol = protocol
         self._elicit = elicit
         self._on_tools_changed = on_tools_changed
@@ -129,11 +134,10 @@ class Connection:
                 client.set_exception(MCPError(types.CONNECTION_CLOSED, "the connection was closed"))
             client.exception()  # so that asyncio does not log it if `open` was cancelled
 
-    @asynccontextmanager
-    async def _connect(self) -> AsyncGenerator[Client, None]:
+    def _connect(self) -> Client:
         protocol = self._protocol
-        async with Client(
-            cast("Transport", self._transport.open(self._lost)),
+        return Client(
+            cast("Transport", self._streams()),
             mode="auto" if protocol is None else protocol.mode,
             prior_discover=None
             if protocol is None or protocol.discover is None
@@ -143,8 +147,12 @@ class Connection:
             message_handler=self._on_message,
             client_info=_CLIENT_INFO,
             cache=None,
-        ) as client:
-            yield client
+        )
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncGenerator[Any, None]:
+        async with self.transport.open(self._lost) as (messages, requests):
+            yield _ReadableMessages(messages, lambda: self.session.protocol_version), requests
 
     def _lost(self) -> None:
         self.is_closed = True
@@ -154,18 +162,6 @@ class Connection:
     def is_open(self) -> bool:
         """Whether requests can be made: the session was agreed on and has not ended."""
         return self._session is not None and not self.is_closed
-
-    @property
-    def is_remote(self) -> bool:
-        return self._transport.is_remote
-
-    @property
-    def error_output(self) -> str:
-        return self._transport.error_output
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._transport.exit_code
 
     @property
     def session(self) -> ClientSession:
@@ -200,14 +196,19 @@ class Connection:
         return tools
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT
+        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, answers: Answers | None
     ) -> types.CallToolResult | types.InputRequiredResult:
-        return await self._request(name, arguments, on_progress, None)
+        """Make the call. The result is validated by the caller, whose validator limits the work of hostile schemas."""
+        responses, state = answers or (None, None)
+        params = types.CallToolRequestParams(
+            name=name, arguments=arguments, input_responses=responses, request_state=state
+        )
+        return await self.session.send_request(
+            types.CallToolRequest(params=params), _RESULT, progress_callback=on_progress
+        )
 
-    async def answer(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, asked: types.InputRequiredResult
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Answer what the server asks for, and make the call again with the answers."""
+    async def answer(self, asked: types.InputRequiredResult) -> Answers:
+        """Return the answers to what the server asks for, with which the call has to be made again."""
         session = self.session
         responses: dict[str, Any] = {}
         for key, request in (asked.input_requests or {}).items():
@@ -219,19 +220,7 @@ class Connection:
             responses[key] = response
         if not responses:
             await asyncio.sleep(0.1)  # no questions: the server asks to be polled
-        return await self._request(name, arguments, on_progress, (responses or None, asked.request_state))
-
-    async def _request(
-        self, name: str, arguments: dict[str, Any], on_progress: ProgressFnT, answers: tuple[Any, str | None] | None
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Make the call. The result is validated by the caller, whose validator limits the work of hostile schemas."""
-        responses, state = answers or (None, None)
-        params = types.CallToolRequestParams(
-            name=name, arguments=arguments, input_responses=responses, request_state=state
-        )
-        return await self.session.send_request(
-            types.CallToolRequest(params=params), _RESULT, progress_callback=on_progress
-        )
+        return responses or None, asked.request_state
 
     async def _on_elicitation(
         self,
@@ -258,6 +247,57 @@ class Connection:
             except (MCPError, SubscriptionLost, TimeoutError) as error:
                 _log.debug("the subscription to changes of tools ended: %s", describe_error(error))
             await asyncio.sleep(_RELISTEN_SECONDS)
+
+
+class _ReadableMessages:
+    """The messages of a server, without tools and content that the SDK cannot read: it would refuse a whole message."""
+
+    def __init__(self, stream: Any, protocol_version: Callable[[], str | None]) -> None:
+        self._stream = stream
+        self._protocol_version = protocol_version
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of the sender, which the SDK passes on."""
+        return getattr(self._stream, "last_context", None)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stream.__aexit__(*exc_info)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await anext(self._stream)
+        if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
+            result = item.message.result
+            if isinstance(content := result.get("content"), list):
+                result["content"] = [_known_block(block) for block in content]
+            if isinstance(tools := result.get("tools"), list):
+                result["tools"] = [tool for tool in tools if self._is_readable({**result, "tools": [tool]})]
+        return item
+
+    def _is_readable(self, listing: dict[str, Any]) -> bool:
+        try:
+            types.methods.validate_server_result(
+                "tools/list", self._protocol_version() or types.LATEST_PROTOCOL_VERSION, listing
+            )
+        except ValidationError as error:
+            _log.warning("a tool is left out: %s", describe_invalid(error))
+            return False
+        return True
+
+
+def _known_block(block: Any) -> Any:
+    content_type = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(content_type, str) or content_type in _CONTENT_TYPES:
+        return block
+    _log.warning("content of the unknown type %r is left out of a result", content_type)
+    return {"type": "text", "text": f"[content of the unknown type {content_type!r:.80} was left out]"}
 
 
 async def _log_message(params: types.LoggingMessageNotificationParams) -> None:

@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from midspan._types.parts import ToolCall
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
+from midspan.tools.function import is_async
 from midspan.tools.mcp.lock import Lockfile
 from midspan.tools.mcp.protocols import ProtocolCache
 
@@ -26,6 +28,8 @@ _INHERITED_ON_WINDOWS = (
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE"),
     *("SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE"),
 )
+_OVERRIDABLE = ToolSpec.__struct_fields__[1:]
+"""All fields of a ToolSpec but the name."""
 
 
 class MCPOptions(TypedDict, total=False):
@@ -74,6 +78,7 @@ class MCPConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()
+    overrides: dict[str, dict[str, Any]] = {}
     timeout: Annotated[float, Meta(gt=0)] | None = 60.0
     startup_timeout: Annotated[float, Meta(gt=0)] | None = 60.0
     max_message_bytes: Annotated[int, Meta(gt=0)] = 10_000_000
@@ -104,20 +109,30 @@ def read_options(command: str | Sequence[str] | None, url: str | None, options: 
             )
     try:
         words = tuple(shlex.split(command) if isinstance(command, str) else command or ())
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"the command {command!r} cannot be split into words: {error}") from error
     if command is not None and not words:
         raise ConfigError("the command of an MCP server is empty")
-    if url is not None and not url.startswith(("http://", "https://")):
+    if url is not None and not str(url).startswith(("http://", "https://")):
         raise ConfigError(f"the url of an MCP server must start with http:// or https://, got {url!r}")
+    approve = options.get("approve")
+    if callable(approve) and not is_async(approve):
+        raise ConfigError(f"approve must be True or an async function, got {approve!r:.80}")
     fields: dict[str, Any] = {name: value for name, value in options.items() if name in MCPConfig.__struct_fields__}
     fields.setdefault("name", _default_name(words, url))
     if "cwd" in fields:
         fields["cwd"] = os.fspath(fields["cwd"])
     try:
-        return msgspec.convert({**fields, "command": words, "url": url}, MCPConfig)
+        config = msgspec.convert({**fields, "command": words, "url": url}, MCPConfig)
+        for tool, changes in config.overrides.items():
+            for field in changes.keys() - _OVERRIDABLE:
+                raise ConfigError(
+                    f"overrides: {tool!r} has the unknown field {field!r}; known: {', '.join(_OVERRIDABLE)}"
+                )
+            msgspec.convert({"name": tool, **changes}, ToolSpec)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the MCP server {fields['name']!r}: {error}") from error
+    return config
 
 
 def _default_name(words: Sequence[str], url: str | None) -> str:

@@ -20,7 +20,14 @@ from midspan.tools.mcp.lock import Definition, Lockfile
 from midspan.tools.mcp.oauth import AUTHORIZATION_SECONDS, OAuth
 from midspan.tools.mcp.options import MCPOptions, read_options
 from midspan.tools.mcp.protocols import PROCESS_CACHE, ProtocolInfo
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, bulleted, describe_error, unknown
+from midspan.tools.source import (
+    ToolListing,
+    ToolSource,
+    UnavailableSource,
+    bulleted,
+    describe_error,
+    unknown_tool_result,
+)
 from midspan.tools.wrap import BoundLoop
 
 if TYPE_CHECKING:
@@ -54,7 +61,6 @@ class MCPServer(ToolSource):
     ) -> None:
         self.config = read_options(command, url, options)
         self._auth = options.get("auth")
-        self._overrides = options.get("overrides", {})
         self._approve = options.get("approve") or None
         self._protocol_cache = options.get("protocol_cache", PROCESS_CACHE)
         lock = options.get("lock")
@@ -224,7 +230,7 @@ class MCPServer(ToolSource):
             if not self.config.uses(tool.name) or tool.name in tools:
                 continue
             try:
-                tools[tool.name] = remote_tool(tool, self.name, self._overrides.get(tool.name, {}))
+                tools[tool.name] = remote_tool(tool, self.name, self.config.overrides.get(tool.name, {}))
             except SchemaError as error:
                 missing[tool.name] = str(error)
         self._definitions = {name: tool.definition for name, tool in tools.items()}
@@ -242,8 +248,8 @@ class MCPServer(ToolSource):
                 text = "the MCP tool %s is left out: %s"
                 _log.warning(text, source.name, source.message, extra={"unavailable": source.name})
             names = [tool.name for tool in listed]
-            for name in sorted((self.config.include or frozenset()).difference(names)):
-                text = "include of the MCP server %s names %r, but the tools are: %s"
+            for name in sorted({*(self.config.include or ()), *self.config.overrides}.difference(names)):
+                text = "the options of the MCP server %s name the tool %r, but the tools are: %s"
                 _log.warning(text, self.name, name, ", ".join(names) or "none")
 
     def _declared(self, tool: "RemoteTool") -> ToolSpec:
@@ -295,10 +301,10 @@ class MCPServer(ToolSource):
             while isinstance(inner, ExceptionGroup) and len(inner.exceptions) == 1:
                 inner = inner.exceptions[0]
             message = inner.error.message if isinstance(inner, MCPError) else describe_error(inner)
-            exit_code = None if self._connection is None else self._connection.exit_code
+            exit_code = None if self._connection is None else self._connection.transport.exit_code
             if isinstance(inner, MCPError) and inner.error.code == CONNECTION_CLOSED and exit_code is not None:
                 message = f"the command {self.config.command[0]!r} ended with code {exit_code} before it answered"
-        output = "" if self._connection is None else self._connection.error_output
+        output = "" if self._connection is None else self._connection.transport.error_output
         return f"{message}; its stderr ends with: {output[-_MAX_ERROR_OUTPUT:]}" if output else message
 
     async def _close(self) -> None:
@@ -352,7 +358,7 @@ class MCPServer(ToolSource):
     def _unknown(self, call: ToolCall) -> ToolResult:
         if call.name in self._held_back:
             return call.error_result(f"{call.name} was not run: {_HELD_BACK}", FORBIDDEN)
-        return unknown(call, self._tools)
+        return unknown_tool_result(call, self._tools)
 
     async def _is_approved(self, call: ToolCall) -> bool:
         return self._approve is True or (callable(self._approve) and await self._approve(call))

@@ -12,7 +12,7 @@ import msgspec
 
 from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
-from midspan.tools.source import unknown
+from midspan.tools.source import unknown_tool_result
 from midspan.tools.workers import protocol
 from midspan.tools.workers.channel import Channel
 from midspan.tools.workers.job import Cause, Ended, Job, OnOutcome, call_in
@@ -107,7 +107,7 @@ class WorkerConnection:
     def _start(self, job: Job, on_outcome: OnOutcome) -> bool:
         call = job.call
         if call.name not in self.tools:
-            on_outcome(unknown(call, self.tools))
+            on_outcome(unknown_tool_result(call, self.tools))
         elif not self.try_start(job, on_outcome):
             if not self.is_alive():
                 return False

@@ -15,7 +15,7 @@ from typing import Any
 
 from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
-from midspan.tools.source import ToolListing, describe_error, unknown
+from midspan.tools.source import ToolListing, describe_error, unknown_tool_result
 from midspan.tools.workers.address import Address
 from midspan.tools.workers.connection import WorkerConnection, start_worker
 from midspan.tools.workers.job import Ended, Job, Wait, call_in, find_deadlocks, waiting
@@ -170,7 +170,7 @@ class WorkerPool:
         await self._ready()
         for _ in range(_MAX_STARTS):
             if job.call.name not in self._tools:
-                return unknown(job.call, self._tools)
+                return unknown_tool_result(job.call, self._tools)
             worker = await self._acquire(job)
             try:
                 outcome = await worker.run(job)

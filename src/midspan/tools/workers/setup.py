@@ -1,8 +1,9 @@
 """What pools and worker processes are started with: options, limits, and the tools that a worker loads."""
 
 from copy import copy
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Struct
 
 from midspan.errors import ConfigError
@@ -11,30 +12,35 @@ from midspan.tools.function import Tool
 from midspan.tools.source import ToolSource
 from midspan.tools.workers.address import Address
 
+_Count = Annotated[int, msgspec.Meta(gt=0)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
 
 class WorkerLimits(Struct, frozen=True, kw_only=True):
     """How much workers may use, and how long they may take. None means no limit."""
 
-    max_memory_bytes: int | None = None
+    max_memory_bytes: _Count | None = None
     """The address space of each process."""
-    max_cpu_seconds: float | None = None
+    max_cpu_seconds: _Seconds | None = None
     """CPU time of each call, rounded up to whole seconds. Processes that a call starts have the same limit each."""
-    max_sessions: int = 16
+    max_sessions: _Count = 16
     """Sessions with a process. If another one needs a process, the session that was idle longest loses its own."""
-    idle_seconds: float | None = 900.0
+    idle_seconds: _Seconds | None = 900.0
     """A session without a call for so long loses its process."""
-    start_seconds: float = 60.0
+    start_seconds: _Seconds = 60.0
     """How long a worker may take to import its file, or a call may wait until a worker connects."""
-    stuck_seconds: float = 30.0
+    stuck_seconds: _Seconds = 30.0
     """A worker that does not react for so long is killed, unless it runs a call with a deadline."""
-    ping_seconds: float = 5.0
+    ping_seconds: _Seconds = 5.0
     """How often workers are asked whether they react, and idle sessions are looked for."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} must be a positive number, got {value!r}")
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            try:
+                msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{field.name} must be a positive number, got {value!r}: {error}") from error
 
 
 class WorkerSetup(Struct, frozen=True, omit_defaults=True):

@@ -206,6 +206,8 @@ class WorkerSession(ToolSource):
 
 
 def _setup(tools: str | os.PathLike[str]) -> WorkerSetup:
+    if not isinstance(tools, str | os.PathLike):
+        raise ConfigError(f"expected the name of a file or a module with tools, got {tools!r:.80}")
     name = os.fspath(tools)
     if name.endswith(".py") or os.sep in name:
         path = Path(name).expanduser()

@@ -27,7 +27,7 @@ from midspan._types.texts import NOT_JSON, truncate
 from midspan.errors import MidspanError, ToolError
 from midspan.tools.execution import execute, execute_here
 from midspan.tools.function import Tool
-from midspan.tools.source import describe_error, unknown
+from midspan.tools.source import describe_error, unknown_tool_result
 from midspan.tools.workers import protocol
 from midspan.tools.workers.context import WorkerContext
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, ToWorker
@@ -286,7 +286,7 @@ class _Worker:
         context = self._begin(message)
         tool = self._tools.get(message.name)
         if tool is None:
-            self._finish(message, unknown(_call_of(message), self._tools))
+            self._finish(message, unknown_tool_result(_call_of(message), self._tools))
         elif tool.is_async:
             self._task = self.loop.create_task(self._run(message, tool, context))
         else:

@@ -2,7 +2,9 @@
 
 import os
 import re
+from contextlib import suppress
 from datetime import date as calendar_date
+from datetime import timedelta
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -21,8 +23,6 @@ __all__ = ["weather_tool"]
 
 _DEFAULT_URL = "https://wttr.in"
 _URL_VARIABLE = "MIDSPAN_WEATHER_URL"
-_MAX_BODY_BYTES = 2**20
-_MAX_CONNECTIONS = 16
 _GRACE_SECONDS = 10.0
 """The tool's own timeout is longer by this, so that the model gets our error and not that of a tool that hangs."""
 _HEADERS = {"Accept": "application/json", "User-Agent": f"midspan/{VERSION}"}
@@ -38,18 +38,18 @@ _EXAMPLES = (
 
 # The service reads `@host` as a host to look up, `a:b` as several places, and a slash as the end of the place.
 _NOT_IN_A_PLACE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff@:/\\?#%]")
-_NUMBER = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
-_SCHEMAS = ("parameters", "response")
+_DETAIL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?|[NESW]{1,3}")
+"""A number, or the direction of the wind."""
+_REASONS = {404: "unknown place; try another spelling, or a larger place near it", 429: "too many requests; try later"}
 _RELATIVE_DAYS = {"today": 0, "tomorrow": 1, "day_after_tomorrow": 2}
-_DETAILED = {
+_DETAILS = {
     "feels_like_c": "FeelsLikeC",
     "humidity_percent": "humidity",
     "wind_kmph": "windspeedKmph",
+    "wind_direction": "winddir16Point",
     "precipitation_mm": "precipMM",
     "rain_chance_percent": "chanceofrain",
     "snow_chance_percent": "chanceofsnow",
-}
-_FULL = {
     "pressure_hpa": "pressure",
     "visibility_km": "visibility",
     "cloud_cover_percent": "cloudcover",
@@ -67,10 +67,8 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
         base_url = check_base_url(url or os.environ.get(_URL_VARIABLE) or _DEFAULT_URL)
     except ConfigError as error:
         raise ConfigError(f"weather_tool, url=… or {_URL_VARIABLE}: {error}") from error
-    timeouts = Timeouts(connect=timeout, first_byte=timeout, between_bytes=timeout, total=timeout)
-    transport = Transport(timeouts, max_connections=_MAX_CONNECTIONS, max_body_bytes=_MAX_BODY_BYTES)
-
-    parameters, response = (files(__package__).joinpath(f"{name}.json").read_bytes() for name in _SCHEMAS)
+    transport = Transport(Timeouts(connect=timeout, total=timeout), max_connections=16, max_body_bytes=2**20)
+    schemas = files(__package__)
 
     async def get_weather(arguments: dict[str, Any]) -> dict[str, Any]:
         return _report(await _fetch(transport, base_url, arguments["location"]), **arguments)
@@ -78,9 +76,9 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
     return tool_from_schema(
         "get_weather",
         _DESCRIPTION,
-        parameters,
+        schemas.joinpath("parameters.json").read_bytes(),
         get_weather,
-        response=response,
+        response=schemas.joinpath("response.json").read_bytes(),
         reads="weather:{location}",
         examples=_EXAMPLES,
         timeout=timeout + _GRACE_SECONDS,
@@ -102,11 +100,7 @@ async def _fetch(transport: Transport, base_url: str, location: str) -> dict[str
     except ProviderError as error:
         raise ToolError(f"API request failed: {error}") from error
     if response.status != 200:
-        reasons = {
-            404: f"unknown place {location!r}; try another spelling, or a larger place near it",
-            429: "too many requests; try again later",
-        }
-        reason = reasons.get(response.status, "the service failed; try again later")
+        reason = _REASONS.get(response.status, "the service failed; try again later")
         raise ToolError(f"API request failed: {reason} (status {response.status})")
     try:
         return msgspec.json.decode(response.body, type=dict[str, Any])
@@ -123,64 +117,33 @@ def _report(
     """
     now = _first(document, "current_condition")
     report: dict[str, Any] = {"location": location, "current_temp_c": now.get("temp_C"), **_sky(now, detail)}
-    if detail == "full":
-        match document.get("nearest_area"):
-            case [{"areaName": [{"value": str(town)}, *_], "country": [{"value": str(country)}, *_]}, *_]:
-                report |= _texts(area=f"{town}, {country}".strip(", "))
-        report |= _texts(observed_at=now.get("localObsDateTime"))
     if date is not None or hourly:
-        report["forecast"] = _forecast(_find_day(document, date or "today"), detail, hourly=hourly)
+        today = str(now.get("localObsDateTime"))[:10]
+        report["forecast"] = _forecast(_find_day(document, date or "today", today), detail, hourly=hourly)
     return report
 
 
-def _find_day(document: dict[str, Any], wanted: str) -> dict[str, Any]:
-    days_ahead = _days_ahead(wanted)
-    days = [day for day in document.get("weather") or () if isinstance(day, dict)]
-    if not days:
-        raise ToolError("API request failed: the response has no forecast; ask for the weather now, without a date")
-    dates = [str(day.get("date")) for day in days]
-    if days_ahead is None:
-        index = dates.index(wanted) if wanted in dates else len(days)
-    else:
-        # A report that the service has cached since yesterday begins with yesterday.
-        today = str(_first(document, "current_condition").get("localObsDateTime"))[:10]
-        index = days_ahead + (dates.index(today) if today in dates else len(days) if _is_date(today) else 0)
-    if index >= len(days):
-        known = ", ".join(filter(_is_date, dates))
-        raise ToolError(f"there is no forecast for {wanted!r}; there are forecasts for {known or 'no day'}")
-    return days[index]
-
-
-def _days_ahead(wanted: str) -> int | None:
-    """How many days ahead a day is; None if it is given as a date."""
-    word = re.sub(r"[\s_-]+", "_", wanted.strip().lower())
-    if word in _RELATIVE_DAYS:
-        return _RELATIVE_DAYS[word]
-    if re.fullmatch(r"\+?[0-9]{1,2}", word):
-        return int(word)
-    if not _is_date(wanted):
-        raise ArgumentError("date", f"{wanted!r} is not a valid day; use today, tomorrow, 2 (days ahead) or YYYY-MM-DD")
-    return None
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return len(text) == 10 and bool(calendar_date.fromisoformat(text))
-    except ValueError:
-        return False
+def _find_day(document: dict[str, Any], day: str, today: str) -> dict[str, Any]:
+    """The forecast of a day. A report that the service has cached since yesterday begins with yesterday."""
+    forecasts = {str(forecast.get("date")): forecast for forecast in _records(document, "weather")}
+    date = day
+    if day in _RELATIVE_DAYS:
+        with suppress(ValueError):
+            date = str(calendar_date.fromisoformat(today) + timedelta(_RELATIVE_DAYS[day]))
+    if date not in forecasts:
+        known = ", ".join(forecasts) or "no day"
+        raise ToolError(f"there is no forecast for {day!r}; there are forecasts for {known}")
+    return forecasts[date]
 
 
 def _forecast(day: dict[str, Any], detail: str, *, hourly: bool) -> dict[str, Any]:
-    hours = {_clock(hour): hour for hour in day.get("hourly") or () if isinstance(hour, dict)}
+    hours = {_clock(hour): hour for hour in _records(day, "hourly")}
     forecast: dict[str, Any] = {
         "date": day.get("date"),
         "min_temp_c": day.get("mintempC"),
         "max_temp_c": day.get("maxtempC"),
         **_sky(hours.get("12:00", {}), detail),
     }
-    if detail == "full":
-        astronomy = _first(day, "astronomy")
-        forecast |= _texts(sunrise=astronomy.get("sunrise"), sunset=astronomy.get("sunset"))
     if hourly:
         forecast["hourly"] = [
             {"time": time, "temp_c": hour.get("tempC"), **_sky(hour, detail)} for time, hour in hours.items()
@@ -197,18 +160,18 @@ def _clock(hour: dict[str, Any]) -> str:
 def _sky(record: dict[str, Any], detail: str) -> dict[str, Any]:
     """The condition, and the details that are there and valid."""
     sky: dict[str, Any] = {"condition": _first(record, "weatherDesc").get("value")}
-    if detail != "basic":
-        keys = {**_DETAILED, **_FULL} if detail == "full" else _DETAILED
-        values = {name: record.get(key) for name, key in keys.items()}
-        numbers = {name: value for name, value in values.items() if isinstance(value, str) and _NUMBER.fullmatch(value)}
-        sky["details"] = numbers | _texts(wind_direction=record.get("winddir16Point"))
+    if detail == "detailed":
+        values = {name: record.get(key) for name, key in _DETAILS.items()}
+        sky["details"] = {
+            name: value for name, value in values.items() if isinstance(value, str) and _DETAIL.fullmatch(value)
+        }
     return sky
 
 
 def _first(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return next(iter(_records(record, key)), {})
+
+
+def _records(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     items = record.get(key)
-    return items[0] if isinstance(items, list) and items and isinstance(items[0], dict) else {}
-
-
-def _texts(**values: Any) -> dict[str, str]:
-    return {name: value[:40] for name, value in values.items() if isinstance(value, str) and value.strip()}
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

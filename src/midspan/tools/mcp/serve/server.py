@@ -28,7 +28,7 @@ from midspan.errors import ConfigError
 from midspan.tools.execution import LocalTools, run_call
 from midspan.tools.mcp.serve.call import Request, ServedCall
 from midspan.tools.mcp.serve.encode import ServedTool
-from midspan.tools.source import ToolListing, ToolSource, describe_error, unknown
+from midspan.tools.source import ToolListing, ToolSource, describe_error, unknown_tool_result
 from midspan.tools.wrap import ToolLike, list_source, source_of
 
 _log = logging.getLogger("midspan.tools")
@@ -142,7 +142,7 @@ class ToolServer(Server[None]):
         tool = await self._find(params.name)
         call = ToolCall(local_id(), params.name, params.arguments or {})
         if tool is None:
-            raise MCPError(mcp_types.INVALID_PARAMS, str(unknown(call, self._tools).value))
+            raise MCPError(mcp_types.INVALID_PARAMS, str(unknown_tool_result(call, self._tools).value))
         if params.request_state is None:
             validated = tool.validate(call)
             if isinstance(validated, ToolResult):
@@ -217,7 +217,7 @@ class ToolServer(Server[None]):
         call = ToolCall(local_id(), name, arguments)
         tool = await self._find(name)
         if tool is None:
-            return unknown(call, self._tools)
+            return unknown_tool_result(call, self._tools)
         if parent.cancelled or parent.depth >= _MAX_DEPTH or tool.spec.changes is not False:
             return call.error_result(
                 f"{name} was not run: a tool may only call tools declared read-only, {_MAX_DEPTH} deep at most",
