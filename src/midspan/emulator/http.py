@@ -10,7 +10,7 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Annotated, Self, cast
 
-from httptools import HttpParserError, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Meta, Struct
 
 from midspan._http.retry import Clock
@@ -97,7 +97,7 @@ class _Connection(asyncio.Protocol):
             return  # the bytes after an invalid request cannot be understood
         try:
             self._parser.feed_data(data)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             self._is_invalid = True
             self._received.put_nowait(reply(f"not valid HTTP: {error}".encode(), 400, "text/plain"))
 
@@ -118,6 +118,8 @@ class _Connection(asyncio.Protocol):
         self._body += data
 
     def on_message_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return  # the parser does not read the body; the request is rejected
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
         keep_alive = self._parser.should_keep_alive()
         self._received.put_nowait(Request(method, target, self._headers, bytes(self._body), keep_alive))
