@@ -49,7 +49,8 @@ class RunHost(Protocol):
 class RunContext(Struct, Generic[User], eq=False):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    _user: User = None  # type: ignore[assignment]  # without a value, User is None
+    user: User = None  # type: ignore[assignment]  # without a value, User is None
+    """What the caller passed to the run as `context=`."""
     run_id: str = ""
     call_id: str = ""
     turn: int = 0
@@ -62,13 +63,9 @@ class RunContext(Struct, Generic[User], eq=False):
     host: RunHost | None = None
     """The run itself. Tools use the methods below instead."""
     on_error: Callable[[BaseException], None] | None = None
+    """Called with exceptions of the tool that are not meant for the model."""
     cancelled: bool = False
     """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
-
-    @property
-    def user(self) -> User:
-        """What the caller passed to the run as `context=`."""
-        return self._user
 
     def start(self, timeout: float | None) -> float:
         """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""

@@ -14,15 +14,14 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class WorkerContext(RunContext[Any], kw_only=True):
-    """The context of a call whose run is in another process."""
+    """The context of a call whose run is in another process. `user` is JSON data."""
 
     number: int
-    encoded_user: bytes | None
-    """What the caller passed to the run, until a tool reads it; None if it is not JSON serializable."""
 
     @classmethod
     def of(cls, message: protocol.Call, host: RunHost) -> "WorkerContext":
         return cls(
+            _UnreadableUser() if message.user is None else _decode_json(message.user),
             run_id=message.run_id,
             call_id=message.id,
             turn=message.turn,
@@ -31,21 +30,18 @@ class WorkerContext(RunContext[Any], kw_only=True):
             deadline=None if message.seconds is None else monotonic() + message.seconds,
             host=host,
             number=message.call,
-            encoded_user=message.user,
         )
-
-    @property
-    def user(self) -> Any:
-        """What the caller passed to the run, as JSON data."""
-        if self._user is None:
-            if self.encoded_user is None:
-                raise ToolError(
-                    "the context of this run is not JSON serializable, so a tool in a worker cannot read it"
-                )
-            self._user = _decode_json(self.encoded_user)
-        return self._user
 
     def log(self, message: str, level: int = logging.INFO) -> None:
         """Log a message under the ids of the call, in the host."""
         assert self.host is not None, "the worker"
         self.host.report_log(self, level, message)
+
+
+class _UnreadableUser:
+    """Stands for what the caller passed to the run, if it is not JSON serializable: reading it is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ToolError("the context of this run is not JSON serializable, so a tool in a worker cannot read it")
+
+    __getitem__ = __getattr__
