@@ -119,9 +119,8 @@ class Threads:
             with self._lock:
                 self._abandoned -= job.is_running and job.is_abandoned
                 job.is_running = False
-                self._idle.append(
-                    jobs
-                )  # before the outcome is set: its receiver may submit the next job to this thread
+                # Before the outcome is set, because its receiver may submit the next job to this thread.
+                self._idle.append(jobs)
             job.end(outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
 
