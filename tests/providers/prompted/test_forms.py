@@ -287,6 +287,8 @@ def test_the_schema_decides_what_a_value_in_tags_is() -> None:
         "<parameter=dry_run>false</parameter></function>"
     )
     assert calls(read(text)) == [("delete_files", {"id": "5", "limit": 2, "dry_run": False})]
+    braces = read("<function=delete_files><parameter=id>{abc</parameter></function>")
+    assert calls(braces) == [("delete_files", {"id": "{abc"})], "it cannot be a damaged object"
 
 
 @pytest.mark.parametrize(
