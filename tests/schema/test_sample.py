@@ -17,6 +17,9 @@ TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$r
         ({"a": {"type": "string", "minLength": 6}}, {"a": "texttt"}),
         ({"a": {"type": "integer", "minimum": 3}}, {"a": 3}),
         ({"a": {"type": "number", "exclusiveMinimum": 3}}, {"a": 4}),
+        ({"a": {"type": "integer", "minimum": 0.5}}, {"a": 1}),
+        ({"a": {"type": "integer", "exclusiveMaximum": 0}}, {"a": -1}),
+        ({"a": {"type": "number", "maximum": 0.5}}, {"a": 0.5}),
         ({"a": {"enum": ["C", "F"]}}, {"a": "C"}),
         ({"a": {"type": "string", "examples": ["Oslo"], "default": "Rome"}}, {"a": "Oslo"}),
         ({"a": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}, {"a": True}),
@@ -35,3 +38,18 @@ def test_a_sample_is_valid_and_simple(properties: dict[str, Any], sample: Any) -
 def test_a_sample_of_a_schema_that_requires_itself_ends() -> None:
     tree = {"type": "object", "properties": {"kid": {"$ref": "#/$defs/tree"}}, "required": ["kid"]}
     assert "kid" in sample_object(normalize_tree({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}).root)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**8},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 10**6},
+        {"$ref": "#/$defs/tree"},
+    ],
+)
+def test_a_sample_is_small_whatever_the_schema_asks_for(schema: dict[str, Any]) -> None:
+    kids = ["a", "b", "c"]
+    tree = {"type": "object", "properties": {kid: {"$ref": "#/$defs/tree"} for kid in kids}, "required": kids}
+    tool = {"type": "object", "properties": {"a": schema}, "required": ["a"], "$defs": {"tree": tree}}
+    assert len(repr(sample_object(normalize_tree(tool).root))) < 10_000

@@ -79,17 +79,24 @@ def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> list[str]:
     required = dict.fromkeys(name for part in schema.applying for name in part.schema.get("required") or ())
     if required:
         lines.append(f"  Required: {', '.join(required)}")
-    if "$defs" in schema.schema:
-        lines.append(f"  Definitions: {_json(schema.schema['$defs'])}")
+    lines += [f"  Definitions: {_json(schema.schema[keyword])}" for keyword in _DEFINITIONS if keyword in schema.schema]
     return lines
 
 
 def _describe_parameter(name: str, node: SchemaNode) -> str:
-    names = [name for name in TYPES if name in node.types and not (name == "integer" and "number" in node.types)]
-    types = "any" if node.types >= set(TYPES) else " or ".join(names)
-    more = {keyword: value for keyword, value in node.schema.items() if keyword not in ("type", "description")}
+    type_names = [kind for kind in TYPES if kind in node.types and not (kind == "integer" and "number" in node.types)]
+    types = "any" if node.types >= set(TYPES) else " or ".join(type_names)
+    keywords = node.schema
+    if node.target is not None and not keywords["$ref"].startswith(tuple(f"#/{name}/" for name in _DEFINITIONS)):
+        keywords = {**node.target.schema, **keywords}  # the model does not see what it refers to
+        del keywords["$ref"]
+    more = {keyword: value for keyword, value in keywords.items() if keyword not in ("type", "description")}
     schema = f" Schema: {_json(more)}" if more else ""
     return f"    - {name} ({types}){_description(node.schema.get('description'))}{schema}"
+
+
+_DEFINITIONS = ("$defs", "definitions")
+"""Where a schema has the definitions that it refers to; the prompt shows them."""
 
 
 def _description(text: Any) -> str:
