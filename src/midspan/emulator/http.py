@@ -104,7 +104,9 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._is_invalid = True
-            self._received.put_nowait(reply(f"not valid HTTP: {error}".encode(), 400, "text/plain"))
+            is_upgrade = isinstance(error, HttpParserUpgrade)
+            message = "protocol upgrades are not supported" if is_upgrade else f"not valid HTTP: {error}"
+            self._received.put_nowait(reply(message.encode(), 400, "text/plain"))
 
     # Callbacks of the parser
 

@@ -70,7 +70,7 @@ def documents_of(
     last = {name: value for name, value in fields.items() if value} | answer.extra
     parts = _parts(answer, conversation, next_number)
     amount = conversation.generation_config.candidate_count or 1
-    documents = []
+    documents: list[dict[str, Any]] = []
     tokens = 0
     for chunk_parts in _chunks(parts, answer.chunks) if route.is_streaming else [parts]:
         tokens += amount * sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
@@ -78,8 +78,8 @@ def documents_of(
         candidate = {"content": content, "index": 0}
         usage = _usage(answer, conversation, tokens)
         documents.append({"candidates": [candidate], "usageMetadata": usage, **rest})
-    candidate |= last
-    documents[-1]["candidates"] = [candidate | {"index": index} for index in range(amount)]
+    (candidate,) = documents[-1]["candidates"]
+    documents[-1]["candidates"] = [{**candidate, **last, "index": index} for index in range(amount)]
     return documents
 
 
