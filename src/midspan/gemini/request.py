@@ -51,7 +51,7 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config that are used most; the others are passed in `generation_config`.
+    # The fields of the generation config.
     temperature: float | None
     top_p: float | None
     top_k: float | None
@@ -66,11 +66,18 @@ class RequestOptions(TypedDict, total=False):
     response_mime_type: str | None
     response_schema: Any
     response_json_schema: Any
+    response_format: Any
     response_modalities: Sequence[str] | None
     media_resolution: str | None
     speech_config: _Object
     thinking_config: wire.ThinkingConfig | _Object
     image_config: _Object
+    enable_enhanced_civic_answers: bool | None
+    audio_transcription_config: _Object
+    translation_config: _Object
+    audio_timestamp: bool | None
+    routing_config: _Object
+    model_selection_config: _Object
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -138,7 +145,7 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> wire.Generation
     """Return the generation config. A setting by its name replaces the one in `config`."""
     for name in settings:
         if name not in RequestOptions.__annotations__:
-            raise ConfigError(f"unknown setting {name!r}; rare ones are passed as generation_config={{{name!r}: …}}")
+            raise ConfigError(f"unknown setting {name!r}; if the API has it, pass generation_config={{{name!r}: …}}")
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
