@@ -44,8 +44,8 @@ _LOSSLESS = Capabilities(signatures=False)
 class AutoResponse(GenerateContentResponse):
     """The final answer; `result` has everything that led to it."""
 
-    def __init__(self, result: RunResult) -> None:
-        super().__init__(result.response, result.text)
+    def __init__(self, result: RunResult, form: Any) -> None:
+        super().__init__(result.response, result.text, form=form)
         self.result = result
 
     @property
@@ -55,8 +55,8 @@ class AutoResponse(GenerateContentResponse):
         return [load(wire.Content, bytes(encode_message(message, _LOSSLESS))) for message in messages]
 
 
-def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History]:
-    """Return the agent for a request, and its history."""
+def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
+    """Return the agent for a request, its history, and the type of the answer."""
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
@@ -73,7 +73,7 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history)
+    return agent, _history(fields.first_content).append(*history), fields.form
 
 
 def _history(contents: bytes) -> History:
@@ -93,7 +93,7 @@ class _WithCache(WrapperProvider):
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
-async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResponse, None]:
+async def answer_chunks(stream: RunStream, form: Any = Any) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
     async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
@@ -101,7 +101,7 @@ async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResp
             parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
             answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
             yield GenerateContentResponse(answer, is_chunk=True)
-    yield AutoResponse(stream.result)
+    yield AutoResponse(stream.result, form)
 
 
 class ToolRegistry:

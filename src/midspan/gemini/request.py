@@ -93,6 +93,8 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
+    form: Any
+    """The Python type that the answer should be of; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
@@ -134,15 +136,15 @@ def request_fields(
             head, system = encode.head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation = _generation_config(generation_config, settings)
+    generation, form = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
         encode.check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"")
+    return RequestFields(head, b"," + inner if inner else b"", form)
 
 
-def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
-    """Return the generation config. A setting by its name replaces the one in `config`."""
+def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
+    """Return the generation config, and the type of the answer. A setting by its name replaces the one in `config`."""
     for name in settings:
         if name not in RequestOptions.__annotations__:
             raise ConfigError(f"unknown setting {name!r}; if the API has it, pass generation_config={{{name!r}: …}}")
@@ -150,7 +152,8 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> wire.Generation
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
     merged |= types.output_fields(schema, json_schema, merged.get("response_mime_type"))
-    return read(wire.GenerationConfig, merged, "") if merged else None
+    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
+    return read(wire.GenerationConfig, merged, "") if merged else None, form
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:

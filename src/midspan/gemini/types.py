@@ -1,5 +1,6 @@
 """The types of the Gemini API with checks and helpers, and how values and Python types of a caller become them."""
 
+import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -8,12 +9,13 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from midspan._schema.adapt import adapt_schema
+from midspan._schema.dialect import SchemaDialect
 from midspan._schema.jsonable import to_jsonable
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Blob
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, MAX_FILE_BYTES, SCHEMA_TYPES
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, has_extra, known_fields, to_plain
 
 
@@ -160,8 +162,11 @@ def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[
     if requested is None:
         return {}
     if is_type(requested):
-        adapted = json_schema_of(requested, arguments=False)
-        fields = {"response_json_schema": adapted} if adapted else {}
+        dialect, name = GEMINI_JSON_SCHEMA, "response_json_schema"
+        if mime_type == "text/x.enum":
+            dialect, name = GEMINI_PARAMETERS, "response_schema"
+        adapted = json_schema_of(requested, dialect, arguments=False)
+        fields = {name: adapted} if adapted else {}
     elif schema is None:
         fields = {"response_json_schema": requested}
     else:
@@ -174,11 +179,11 @@ def is_type(schema: Any) -> bool:
     return schema is not None and not isinstance(schema, wire.Schema | Mapping)
 
 
-def json_schema_of(form: Any, *, arguments: bool) -> dict[str, Any]:
+def json_schema_of(form: Any, dialect: SchemaDialect = GEMINI_JSON_SCHEMA, *, arguments: bool) -> dict[str, Any]:
     """Return the JSON Schema of a type: of an answer, or of the arguments of a function, which are an object."""
     from midspan._schema.output_type import OutputType  # loaded with the first type
 
-    return adapt_schema(OutputType(form).schema, GEMINI_JSON_SCHEMA, arguments=arguments).schema
+    return adapt_schema(OutputType(form).schema, dialect, arguments=arguments).schema
 
 
 def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
@@ -190,13 +195,24 @@ def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str
 
 def parse_answer(text: str, form: Any) -> Any:
     """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
-    from midspan._schema.output_type import OutputType, parse_json  # loaded with the first type
+    from midspan._schema.output_type import OutputType  # loaded with the first type
 
     try:
-        value = parse_json(text)
+        value = _parse_text(text, form)
         if form is Any:
             return value
         output = OutputType(form)
         return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
     except ArgumentError as error:
         raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
+
+
+def _parse_text(text: str, form: Any) -> Any:
+    from midspan._schema.output_type import parse_json
+
+    try:
+        return parse_json(text)
+    except ArgumentError:
+        if isinstance(form, type) and issubclass(form, enum.Enum):
+            return text.strip()  # `text/x.enum` is not JSON
+        raise
