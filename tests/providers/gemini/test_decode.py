@@ -436,6 +436,13 @@ def test_stream_without_finish_reason_is_cut_and_keeps_its_parts() -> None:
         assert "".join(part.text for part in parts if isinstance(part, Text)) == response.message.text
 
 
+def test_last_event_without_a_blank_line_counts_and_its_unpaired_surrogate_is_replaced() -> None:
+    document = json.dumps(answer({"text": "a\ud800"})).encode()
+    for end in (b"", b"\n", b"\n\n"):
+        _, response = streamed(b"data: " + document + end)
+        assert (response.message.text, response.finish_reason) == ("a\ufffd", FinishReason.END)
+
+
 @pytest.mark.parametrize(
     "error",
     [
