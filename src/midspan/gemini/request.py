@@ -1,6 +1,6 @@
 """The options of a request and its body, from whatever a caller passes: contents, system prompt, tools, settings."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
@@ -13,7 +13,7 @@ from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini import types
-from midspan.gemini.types import is_type, read, set_fields
+from midspan.gemini.types import describe, is_type, read, set_fields
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
@@ -193,7 +193,7 @@ def _read_content(item: Any, where: str) -> wire.Content:
     A content of the model may have fields of unexpected types, and goes back unchanged.
     """
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be {item!r:.80}; {_EXPECTED}")
+        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
     fields = set_fields(wire.Content, item, where)
     if "content" in fields:
         raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")
@@ -279,9 +279,12 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
-        return _cached_declaration(function) if isinstance(function, Hashable) else declaration_of(function)
+        try:
+            return _cached_declaration(function)
+        except TypeError:  # it may be unhashable
+            return declaration_of(function)
     raise ConfigError(
-        f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Any, Self
 
 import msgspec
@@ -18,6 +19,11 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, has_extra, known_fields, to_plain
 
+_repr = Repr()
+_repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
+describe = _repr.repr
+"""A short repr for error messages."""
+
 
 class Schema(wire.Schema, frozen=True):
     """The subset of OpenAPI 3.0 in which parameters and answers can be described; `type` is required."""
@@ -26,7 +32,7 @@ class Schema(wire.Schema, frozen=True):
         if self.type is None and (self.any_of is not None or self.ref is not None):
             return
         if not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES:
-            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {self.type!r:.80}")
+            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {describe(self.type)}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -48,7 +54,7 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
         if type(self.response) is not dict:  # the values in a dict are checked when it is sent
             response = to_json(self.response, f"the response of {self.name!r}")
             if not isinstance(response, dict):
-                got = f"{self.response!r:.80}"
+                got = describe(self.response)
                 raise ConfigError(f"the response of {self.name!r} must be an object, as {{'result': …}}, got {got}")
             force_setattr(self, "response", response)
 
@@ -131,9 +137,16 @@ def _require_text(what: str, **fields: str | None) -> None:
 def to_json(value: Any, where: str) -> Any:
     """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
     try:
-        return to_jsonable(to_plain(value))
+        return to_jsonable(_plain(value, where))
     except ResultError as error:
         raise ConfigError(f"{f'{where}{error.path}'.lstrip('.')} cannot be sent: {error.problem}") from error
+
+
+def _plain(value: Any, where: str) -> Any:
+    try:
+        return to_plain(value)
+    except RecursionError as error:
+        raise ConfigError(f"{where} is nested too deeply, or it contains itself") from error
 
 
 def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -> AnyProto:
@@ -148,9 +161,9 @@ def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -
 def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
     """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
     if not isinstance(value, form | Mapping):
-        raise ConfigError(f"{where} cannot be {value!r:.80}; pass a {form.__name__}, or a dict of its fields")
+        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
     known = known_fields(form)
-    items = to_plain(value).items()
+    items = _plain(value, where).items()
     return {known[name].attribute if name in known else name: item for name, item in items if item is not None}
 
 
