@@ -227,6 +227,11 @@ def test_a_call_beside_text_is_a_call() -> None:
     assert decoded(answer({"text": "", "functionCall": {"name": "f"}})).message.calls[0].name == "f"
 
 
+def test_call_keeps_the_mark_of_a_thought() -> None:
+    part = {"functionCall": {"name": "f"}, "thought": True}
+    assert json.loads(raw_of(decoded(answer(part)).message.calls[0])) == part
+
+
 def test_contents_in_snake_case_are_understood() -> None:
     model, user = decode.conversation(
         [
