@@ -64,7 +64,9 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
     if turns is not None and limits is not None:
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    limits = Limits.of(limits or {} if turns is None else {"max_turns": turns})
+    if turns is not None:
+        limits = {"max_turns": turns}
+    limits = Limits.of(limits or {})
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
     if cache is not None:

@@ -322,7 +322,8 @@ def read_tool_config(
     """Return the tool config for these tools. What the caller set in `config` stays as it is."""
     functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
     tool_choice = None if choice is None else ToolChoice.of(choice)
-    fields = encode.tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
+    has_builtins = any(tool.function_declarations is None for tool in tools)
+    fields = encode.tool_config_fields(functions, tool_choice, capabilities, has_builtins=has_builtins)
     if config is not None:
         mode = {} if tool_choice is None else {"functionCallingConfig": fields.get("functionCallingConfig")}
         fields.pop("functionCallingConfig", None)
