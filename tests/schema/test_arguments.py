@@ -286,6 +286,16 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
             {"contains": {"type": "integer"}},
             'expected an item that fits {"type": "integer"}, got ["a"]',
         ),
+        (
+            {"a": "w"},
+            {"properties": {"a": {"$ref": "urn:a"}}, "$defs": {"a": {"$id": "urn:a", "enum": ["u", "v"]}}},
+            'a: must be one of "u", "v", got "w"',
+        ),
+        (
+            {"a": -1},
+            {"properties": {"a": {"$ref": "urn:a"}}, "$defs": {"a": {"$id": "urn:a", "minimum": 0}}},
+            "a: expected at least 0, got -1",
+        ),
     ],
 )
 def test_each_problem_is_one_line(value: Any, schema: Schema, words: str) -> None:
