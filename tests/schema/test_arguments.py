@@ -486,6 +486,15 @@ def test_a_call_that_lacks_only_defaults_takes_the_fast_path() -> None:
     assert [check.fast_path(one) for one in unready] == [None] * len(unready)
 
 
+def test_a_value_too_deep_for_a_recursive_schema_is_not_accepted() -> None:
+    check = SchemaValidator({"properties": {"next": {"$ref": "#"}}})
+    value: Any = {}
+    for _ in range(200):
+        value = {"next": value}
+    assert check.accepts({"next": {}})
+    assert not check.accepts(value)
+
+
 def test_items_after_a_list_of_schemas_are_coerced_as_older_drafts_write_it() -> None:
     pair = {"items": [STRING], "additionalItems": INTEGER}
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": pair}}
