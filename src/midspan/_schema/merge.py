@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
+from midspan._types.texts import canonical_json
 
 _TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
@@ -80,8 +81,8 @@ def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
 
 
 def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
-    others = set(map(repr, right))  # Python takes True for 1, JSON does not
-    return [value for value in left if repr(value) in others]
+    others = set(map(canonical_json, right))  # Python takes True for 1, JSON does not
+    return [value for value in left if canonical_json(value) in others]
 
 
 def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
