@@ -282,6 +282,11 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
             'expected no other items, got ["a", 1]',
         ),
         (
+            {},
+            {"properties": {"a": {"type": "object"}}, "required": ["a"]},
+            "a: is required but missing; expected object",
+        ),
+        (
             ["a"],
             {"contains": {"type": "integer"}},
             'expected an item that fits {"type": "integer"}, got ["a"]',
