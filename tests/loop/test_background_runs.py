@@ -359,6 +359,8 @@ def test_invalid_arguments_are_errors_at_once() -> None:
         async with BackgroundRuns(agent()) as runs:
             with pytest.raises(ConfigError, match="nothing to ask"):
                 runs.start()
+            with pytest.raises(ConfigError, match="run_id is empty"):
+                runs.start("go", run_id="")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):

@@ -68,8 +68,10 @@ class BackgroundRuns(ClosedOnExit):
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
-        id = run_id or new_run_id()
+        id = new_run_id() if run_id is None else run_id
         check_text(id, "run_id")
+        if not id:
+            raise ConfigError("run_id is empty; leave it out to get a new id")
         if self._find(id) is not None:
             raise RunExistsError(id)
         agent = agent or self._agent
