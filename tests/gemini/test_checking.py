@@ -47,6 +47,15 @@ def test_the_error_names_the_problem_and_its_path(client: gemini.Client, request
         client.generate_content("x", **request_)
 
 
+@pytest.mark.parametrize("inside", ["x", {}], ids=["lists", "dicts"])
+def test_contents_and_tools_that_are_nested_too_deeply_are_an_error(client: gemini.Client, inside: Any) -> None:
+    words = r"\[0\] (cannot be \[\[\[\[\.\.\.\]\]\]\]; pass|is nested too deeply)"
+    with pytest.raises(ConfigError, match="contents" + words):
+        client.generate_content(deep(inside, 5000))
+    with pytest.raises(ConfigError, match="tools" + words):
+        client.generate_content("x", tools=deep(inside, 5000))
+
+
 @pytest.mark.parametrize("odd", [math.nan, "a\ud800", object()], ids=["nan", "unpaired surrogate", "object"])
 def test_arguments_and_results_that_are_not_json_serializable_are_an_error(client: gemini.Client, odd: Any) -> None:
     for part in (

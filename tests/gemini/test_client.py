@@ -499,7 +499,7 @@ def test_an_invalid_cache_ttl_is_an_error(client: Client, seconds: Any) -> None:
         client.caches.update("cachedContents/1", ttl_seconds=seconds)
 
 
-@pytest.mark.parametrize("name", ["", "/", "models/x", "cachedContents/../x"])
+@pytest.mark.parametrize("name", ["", "/", "..", "models/x", "cachedContents/../x"])
 def test_an_invalid_cache_name_is_an_error(client: Client, server: Recorder, name: Any) -> None:
     with pytest.raises(errors.ConfigError, match="is not a valid name in cachedContents"):
         client.caches.get(name)

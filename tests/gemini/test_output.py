@@ -84,6 +84,11 @@ def test_an_answer_is_parsed_as_the_requested_python_type(
     assert config["responseMimeType"] == "application/json"
     assert response.parsed(form) == value
     assert type(response.parsed(form)) is type(value)
+    assert response.parsed() == value
+    with client.stream_generate_content("x", response_json_schema=form) as stream:
+        assert list(stream)
+    assert stream.response.parsed() == value
+    assert client.generate_content_with_auto_tools("x", response_schema=form).parsed() == value
     client.generate_content("x", response_json_schema=form)
     assert server.last.body["generationConfig"] == config
     client.generate_content("x", generation_config={"responseSchema": form})
@@ -102,6 +107,16 @@ def test_the_schema_of_a_type_is_what_the_model_gets(client: Client, server: Rec
         "required": ["city"],
         "additionalProperties": False,
     }
+
+
+def test_an_enum_may_be_requested_as_plain_text(client: Client, server: Recorder) -> None:
+    server.answer(said("cold"))
+    response = client.generate_content("x", response_schema=Word, response_mime_type="text/x.enum")
+    assert server.last.body["generationConfig"] == {
+        "responseMimeType": "text/x.enum",
+        "responseSchema": {"type": "STRING", "enum": ["hot", "cold"]},
+    }
+    assert response.parsed() is Word.COLD
 
 
 def test_a_schema_that_the_api_cannot_express_is_sent_as_json_schema(client: Client, server: Recorder) -> None:
@@ -135,6 +150,7 @@ def test_names_that_the_api_does_not_take_find_back() -> None:
         (Data, '{"city": 5, "tags": ["a", 7, null]}', r"tags\[2\]: expected string, got null"),
         (Shape, '{"city": "Oslo", "country": "NO"}', "country: is not a property of this object"),
         (Word, '"warm"', "must be one of"),
+        (Word, "warm", "must be one of"),
         (Annotated[int, msgspec.Meta(gt=5)], "3", "expected more than 5"),
         (int, "five", "not the requested JSON"),
         (Any, "[" * 100_000, "not the requested JSON"),

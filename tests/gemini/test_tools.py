@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from typing import Any
 
 import pydantic
@@ -11,6 +12,7 @@ from midspan.gemini import (
     Content,
     FunctionDeclaration,
     GoogleSearch,
+    GoogleSearchRetrieval,
     McpServer,
     Part,
     Schema,
@@ -127,8 +129,24 @@ def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: 
     server.answer(answer({"text": "x"}))
     client.generate_content("x", tools=McpServer(name="m", streamable_http_transport={"url": "u"}))  # type: ignore[arg-type]
     assert server.last.body["tools"] == [{"mcpServers": [{"name": "m", "streamableHttpTransport": {"url": "u"}}]}]
+    client.generate_content("x", tools=GoogleSearchRetrieval(dynamic_retrieval_config={"mode": "DYNAMIC"}))
+    assert server.last.body["tools"] == [{"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "DYNAMIC"}}}]
     with pytest.raises(ConfigError, match=r"tools\[0\].google_search: search_types: Expected `object"):
         client.generate_content("x", tools=GoogleSearch(search_types=5))  # type: ignore[arg-type]
+
+
+def test_callable_that_cannot_be_hashed_is_declared(client: Client, server: Recorder) -> None:
+    @dataclass(frozen=True)
+    class Adder:
+        summands: list[int]
+
+        def __call__(self, number: int) -> int:
+            """Adds."""
+            return number + sum(self.summands)
+
+    server.answer(answer({"text": "x"}))
+    client.generate_content("x", tools=[Adder([1])])
+    assert server.last.body["tools"][0]["functionDeclarations"][0]["name"] == "Adder"
 
 
 @pytest.mark.requirement("S2-21")

@@ -1,6 +1,7 @@
 """Keys and tokens stay out of errors and tracebacks."""
 
 import asyncio
+import pickle
 import traceback
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 
 from midspan import Agent, Gemini
 from midspan.errors import ConfigError, InvalidRequestError, ProviderError
+from midspan.gemini import Client
 from midspan.providers import RetryPolicy
+from midspan.providers.auth import ApiKey
 from tests.gemini.recorder import recorder
 
 SECRET = "ya29.very-secret-token"
@@ -94,3 +97,11 @@ def test_token_that_cannot_be_sent_is_not_shown_by_a_traceback_with_locals(is_as
 def test_short_header_values_are_not_masked() -> None:
     error = fail({"error": {"code": 400, "message": "a key is bad"}}, 400, {"api_key": "a"}, stream=False)
     assert str(error) == "Gemini answered 400: a key is bad"
+
+
+@pytest.mark.parametrize("make", [ApiKey, lambda key: Gemini(api_key=key), lambda key: Client(api_key=key)])
+def test_key_is_neither_pickled_nor_shown(make: Any) -> None:
+    holder = make(SECRET)
+    with pytest.raises(TypeError, match="an API key cannot be pickled"):
+        pickle.dumps(holder)
+    assert SECRET not in f"{holder!r} {vars(holder)!r}"

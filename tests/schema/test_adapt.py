@@ -170,6 +170,17 @@ def test_alternatives_for_all_parameters_become_one_object(dialect: SchemaDialec
     assert lowered.schema["required"] == ["c"]
 
 
+@BOTH
+def test_only_alternatives_that_are_objects_become_one_object(dialect: SchemaDialect) -> None:
+    by_name = {"type": "object", "description": "By name.", "properties": {"name": {"type": "string"}}}
+    by_id = {"type": "object", "description": "By id.", "properties": {"id": {"type": "integer"}}}
+    schema = {"type": "object", "anyOf": [by_name, by_id, {"type": "string", "properties": {"other": {}}}]}
+    adapted = adapt_schema(schema, dialect).schema
+    assert list(adapted["properties"]) == ["name", "id"]
+    assert adapted["description"] == "By name.; or By id."
+    assert adapt_schema({**schema, "description": "Find."}, dialect).schema["description"] == "Find."
+
+
 def test_alternative_required_properties_become_a_description() -> None:
     schema = {
         "type": "object",

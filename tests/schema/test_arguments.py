@@ -282,9 +282,24 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
             'expected no other items, got ["a", 1]',
         ),
         (
+            {},
+            {"properties": {"a": {"type": "object"}}, "required": ["a"]},
+            "a: is required but missing; expected object",
+        ),
+        (
             ["a"],
             {"contains": {"type": "integer"}},
             'expected an item that fits {"type": "integer"}, got ["a"]',
+        ),
+        (
+            {"a": "w"},
+            {"properties": {"a": {"$ref": "urn:a"}}, "$defs": {"a": {"$id": "urn:a", "enum": ["u", "v"]}}},
+            'a: must be one of "u", "v", got "w"',
+        ),
+        (
+            {"a": -1},
+            {"properties": {"a": {"$ref": "urn:a"}}, "$defs": {"a": {"$id": "urn:a", "minimum": 0}}},
+            "a: expected at least 0, got -1",
         ),
     ],
 )
@@ -474,6 +489,15 @@ def test_a_call_that_lacks_only_defaults_takes_the_fast_path() -> None:
     assert first["tags"] is not second["tags"]
     unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
     assert [check.fast_path(one) for one in unready] == [None] * len(unready)
+
+
+def test_a_value_too_deep_for_a_recursive_schema_is_not_accepted() -> None:
+    check = SchemaValidator({"properties": {"next": {"$ref": "#"}}})
+    value: Any = {}
+    for _ in range(200):
+        value = {"next": value}
+    assert check.accepts({"next": {}})
+    assert not check.accepts(value)
 
 
 def test_items_after_a_list_of_schemas_are_coerced_as_older_drafts_write_it() -> None:

@@ -1012,6 +1012,7 @@ REFUSED = [
     (Literal[b"a"], "text or numbers"),
     (Empty, "no value to choose from"),
     (Annotated[decimal.Decimal, msgspec.Meta(ge=0)], "cannot limit values of this type"),
+    (Annotated[datetime.date, types.SimpleNamespace(ge=datetime.date(2024, 1, 1))], "cannot limit values of this type"),
 ]
 
 
@@ -1053,6 +1054,8 @@ def test_a_return_hint_that_cannot_be_expressed_gives_no_response_schema(hint, r
 LIMITS = [
     (Annotated[int, msgspec.Meta(ge=1)], 0, "expected at least 1, got 0"),
     (Annotated[int | None, msgspec.Meta(multiple_of=2)], 3, "expected a multiple of 2, got 3"),
+    (Annotated[int, types.SimpleNamespace(ge=1)], 0, "expected at least 1, got 0"),
+    (Annotated[str, re.compile("^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
     (Annotated[str, msgspec.Meta(pattern="^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
     (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 items"),
     (Annotated[pathlib.Path | None, msgspec.Meta(min_length=1)], "", "at least 1 characters"),

@@ -149,6 +149,17 @@ def test_a_pattern_with_exponential_backtracking_is_bounded(pattern: str) -> Non
     assert [problem.path for problem in checker.validate({"a": "a" * 5_000 + "!"}).problems] == ["a"]
 
 
+def test_a_pattern_that_takes_quadratic_time_is_matched_with_short_texts_only() -> None:
+    schema: dict[str, Any] = {"properties": {"a": {"type": "string", "pattern": "(?=a)(a+)+$"}}}
+    assert SchemaValidator({"$schema": "http://json-schema.org/draft-06/schema#", **schema}).problems({"a": "b"})
+    checker = SchemaValidator(schema)
+    assert not checker.validate({"a": "baa"}).problems
+    (problem,) = checker.validate({"a": "b"}).problems
+    assert problem.message == 'expected text that matches the pattern "(?=a)(a+)+$", got "b"'
+    (problem,) = checker.validate({"a": "a" * 300_000 + "!"}).problems
+    assert problem.message.startswith("expected at most 10000 characters, got")
+
+
 def test_a_pattern_too_large_to_compile_is_an_error() -> None:
     with pytest.raises(SchemaError, match="invalid parameters schema"):
         SchemaValidator({"pattern": "((a{1000}){1000}){1000}"})

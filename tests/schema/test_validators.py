@@ -53,6 +53,18 @@ class Parcel(msgspec.Struct):
     path: Annotated[str, pydantic.AfterValidator(inside)]
 
 
+class Even(annotated_types.Predicate):
+    pass
+
+
+class AtLeast(annotated_types.Ge):
+    """A limit with an attribute of its own."""
+
+    def __init__(self, limit: Any) -> None:
+        super().__init__(limit)
+        vars(self)["reason"] = "too small"
+
+
 SAFE = Annotated[str, pydantic.AfterValidator(inside)]
 
 
@@ -105,6 +117,8 @@ def test_each_kind_of_pydantic_validator_keeps_its_meaning() -> None:
     ("hint", "accepted", "rejected"),
     [
         (Annotated[int, annotated_types.Predicate(lambda number: number > 0)], 1, -5),
+        (Annotated[int, Even(lambda number: number % 2 == 0)], 2, 3),
+        (Annotated[int, AtLeast(1)], 1, 0),
         (Annotated[float, annotated_types.Predicate(math.isfinite)], 1.5, None),
         (annotated_types.LowerCase[str], "a", "A"),
         (Annotated[str, annotated_types.Predicate(annotated_types.Not(str.isdigit))], "a", "1"),

@@ -186,33 +186,51 @@ def test_report_cached_since_yesterday_does_not_shift_the_days() -> None:
     assert "there is no forecast" in error_of(ask(answering(kept), date="day_after_tomorrow"))
 
 
-def test_details_are_added_on_request() -> None:
-    value = ask(forecast, detail="detailed", date="today").value
-    assert value["details"] == {
-        "feels_like_c": "-3",
-        "humidity_percent": "81",
-        "wind_kmph": "14",
-        "wind_direction": "SSW",
-        "precipitation_mm": "0.4",
-        "pressure_hpa": "1013",
-        "visibility_km": "10",
-        "cloud_cover_percent": "75",
-        "uv_index": "1",
+def test_detail_levels_add_fields() -> None:
+    detailed, full = ask(forecast, detail="detailed").value, ask(forecast, detail="full", date="today").value
+    assert detailed == {
+        **BASIC,
+        "details": {
+            "feels_like_c": "-3",
+            "humidity_percent": "81",
+            "wind_kmph": "14",
+            "precipitation_mm": "0.4",
+            "wind_direction": "SSW",
+        },
     }
-    assert value["forecast"]["details"]["rain_chance_percent"] == "20"
+    assert full["details"]["pressure_hpa"] == "1013"
+    assert full["area"] == "東京, Norway"
+    assert full["observed_at"] == f"{DAYS[0]} 10:12 AM"
+    assert (full["forecast"]["sunrise"], full["forecast"]["sunset"]) == ("08:05 AM", "03:50 PM")
+    assert full["forecast"]["details"]["rain_chance_percent"] == "20"
+
+
+@pytest.mark.parametrize(
+    ("areas", "area"),
+    [
+        ([{"areaName": [{"value": "Rockall"}], "country": [{"value": ""}]}], "Rockall"),
+        ([{"areaName": [{"value": "x" * 99}], "country": [{"value": "Norway"}]}], "x" * 40),
+        ([{"areaName": []}], None),
+        ("Oslo", None),
+    ],
+)
+def test_area_has_town_and_country_if_known(areas: Any, area: str | None) -> None:
+    assert ask(answering(document(nearest_area=areas)), detail="full").value.get("area") == area
 
 
 def test_hourly_forecast_is_for_the_requested_day() -> None:
     hours = ask(forecast, hourly=True, date="tomorrow").value["forecast"]["hourly"]
     assert [hour["time"] for hour in hours] == [f"{hour:02}:00" for hour in range(0, 24, 3)]
     assert hours[4] == {"time": "12:00", "temp_c": "4", "condition": "Sunny"}
-    assert "details" in ask(forecast, hourly=True, detail="detailed").value["forecast"]["hourly"][0]
+    assert "details" in ask(forecast, hourly=True, detail="full").value["forecast"]["hourly"][0]
 
 
 def test_invalid_details_are_left_out() -> None:
     odd = document()
     odd["current_condition"][0] |= {"humidity": "", "uvIndex": 3, "pressure": None, "winddir16Point": ["N"]}
-    value = ask(answering(odd), detail="detailed").value
+    odd["weather"][0]["astronomy"] = [{}]
+    value = ask(answering(odd), detail="full", date="today").value
+    assert "sunrise" not in value["forecast"]
     assert value["details"].keys() == {
         "feels_like_c",
         "wind_kmph",
@@ -292,7 +310,7 @@ def test_response_of_one_mebibyte_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ("404 Not Found", "unknown place; try another spelling, or a larger place near it (status 404)"),
+        ("404 Not Found", "unknown place '東京'; try another spelling, or a larger place near it (status 404)"),
         ("429 Too Many Requests", "too many requests; try later (status 429)"),
         ("500 Internal Server Error", "the service failed; try again later (status 500)"),
         ("204 No Content", "status 204"),
@@ -369,6 +387,16 @@ def test_forecast_is_not_shifted_if_the_report_has_no_day_for_today() -> None:
     assert error_of(ask(answering(body), date="today")) == (
         f"there is no forecast for 'today'; there are forecasts for yesterday, {', '.join(DAYS[1:])}"
     )
+
+
+@pytest.mark.parametrize(("date", "expected"), [("today", DAYS[0]), ("tomorrow", DAYS[1]), (None, DAYS[0])])
+def test_days_are_counted_from_the_first_one_if_the_time_of_observation_is_unknown(
+    date: str | None, expected: str
+) -> None:
+    body = document()
+    del body["current_condition"][0]["localObsDateTime"]
+    arguments = {"hourly": True} if date is None else {"date": date}
+    assert ask(answering(body), **arguments).value["forecast"]["date"] == expected
 
 
 def test_report_without_days_has_the_current_weather() -> None:

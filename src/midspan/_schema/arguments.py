@@ -4,6 +4,7 @@ Values are changed only where the schema allows a single reading.
 """
 
 import operator
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -12,10 +13,23 @@ import msgspec
 from msgspec import Struct
 
 from midspan._schema.problems import Problem, Steps, describe, format_errors, format_path, quoted
-from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer, has_type, measure, type_of
+from midspan._schema.tree import (
+    TYPES,
+    SchemaNode,
+    SchemaTree,
+    change_subschemas,
+    format_pointer,
+    has_type,
+    measure,
+    type_of,
+)
 from midspan.errors import SchemaError
 
 _MAX_BACKTRACKS = 100_000
+_MAX_SEARCHED_CHARS = 10_000
+_SEARCH = re.compile(r"(?!\^).*?(?:\(\?<?[=!]|\\[1-9k])", re.DOTALL)
+"""Finds patterns with lookaround or back-references that may match anywhere: at each character they begin again."""
+_WITHOUT_IF = re.compile("draft-0[46]")
 _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _MAX_DEPTH = 100
@@ -66,6 +80,10 @@ class SchemaValidator:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
             self.tree = SchemaTree(schema)
+            has_if = isinstance(schema, dict) and not _WITHOUT_IF.search(str(schema.get("$schema")))
+            if has_if and any(_is_search(node.schema) for node in self.tree.nodes):
+                self.schema = schema = _limit_searches(schema)
+                self.tree = SchemaTree(schema)
             self.root = self.tree.root
             self.cost = self.tree.validation_cost()
             self.validator = jsonschema_rs.validator_for(schema, **self._options)
@@ -134,12 +152,16 @@ class SchemaValidator:
         if self.cost.is_unbounded or any(_may_change(node) for _, node in inner):
             return lambda _arguments: None
         defaults = _Coercer(self).fill({}, self.root)
+        # The function may change a default that is a container, so each call gets its own copy.
+        containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
         properties = [item for schema in schemas for item in schema.properties.items() if _may_change(item[1])]
 
         def fast_path(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
-                # A copy: the function may change a default that is a container.
-                filled = msgspec.to_builtins(defaults) | arguments if defaults else arguments
+                filled = defaults | arguments if defaults else arguments
+                for name in containers:
+                    if name not in arguments:
+                        filled[name] = msgspec.to_builtins(containers[name])
                 for name, node in properties:
                     value = filled.get(name)
                     if type(value) in _CHANGEABLE and _Coercer(self).fill(value, node) is not value:
@@ -167,6 +189,19 @@ class SchemaValidator:
             if not attempts[-1].problems:
                 break
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
+
+
+def _limit_searches(schema: Any) -> dict[str, Any]:
+    """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
+    limited = change_subschemas(schema, _limit_searches)
+    if _is_search(schema):
+        limit = {"maxLength": _MAX_SEARCHED_CHARS}
+        limited |= {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
+    return limited
+
+
+def _is_search(schema: dict[str, Any]) -> bool:
+    return _SEARCH.match(str(schema.get("pattern", ""))) is not None and "if" not in schema
 
 
 def _describe(error: ValueError) -> str:

@@ -25,7 +25,6 @@ _MAX_DECIMAL_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
-_PACKAGES = (*_PYDANTIC, "msgspec")
 _NUMBER_LIMITS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -189,12 +188,11 @@ def needs_pydantic(item: Any) -> bool:
     """Return whether an item is or does more than a limit, such as the validators of pydantic."""
     if hasattr(item, "__get_pydantic_core_schema__"):
         return True
-    if _package(item) not in _PYDANTIC or hasattr(item, "metadata"):
+    if hasattr(item, "metadata") or not any(_package(cls) in _PYDANTIC for cls in type(item).__mro__):
         return False
-    settings = getattr(item, "__dict__", None)
-    if settings is None:
-        return not _limits(item)
-    return any(value is not None and name not in _LIMITS for name, value in settings.items())
+    # Not of subclasses: pydantic ignores those of `annotated_types.Ge` and the other limits.
+    settings = getattr(item, "__dict__", {}) if _package(type(item)) in _PYDANTIC else {}
+    return not _limits(item) or any(value is not None and name not in _LIMITS for name, value in settings.items())
 
 
 def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bool]:
@@ -211,15 +209,15 @@ def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bo
             applicable = [known[name] for base, known in _LIMIT_KEYWORDS.items() if base in types and name in known]
             if applicable and isinstance(limit, int | float | str):
                 keywords |= dict.fromkeys(applicable, limit)
-            elif _package(item) in _PYDANTIC:
+            elif _package(type(item)) in _PYDANTIC:
                 is_complete = False
             else:
                 raise SchemaError(f"{item!r} cannot limit values of this type")
     return keywords, is_complete
 
 
-def _package(item: Any) -> str:
-    return type(item).__module__.partition(".")[0]
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def _annotations(item: Any) -> Schema:
@@ -229,8 +227,11 @@ def _annotations(item: Any) -> Schema:
 
 
 def _limits(item: Any) -> dict[str, Any]:
-    limits = {name: getattr(item, name, None) for name in _LIMITS} if _package(item) in _PACKAGES else {}
-    return {name: getattr(limit, "pattern", limit) for name, limit in limits.items() if limit is not None}
+    """Return the limits that an object has as attributes, whatever package it is of."""
+    limits = {} if isinstance(item, type) else {name: getattr(item, name, None) for name in _LIMITS}
+    # A pattern may be a `re.Pattern`.
+    plain = {name: getattr(limit, "pattern", limit) for name, limit in limits.items()}
+    return {name: limit for name, limit in plain.items() if limit is not None and not callable(limit)}
 
 
 def _json_types(schema: Schema) -> set[str]:

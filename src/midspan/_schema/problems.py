@@ -118,7 +118,9 @@ def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         reasons = " and ".join(problem.message for problem in _format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
     else:
-        yield Problem(steps, _wrong_value(error, node.schema.get(keyword)))
+        # An error of `contains` has no value. The others need no path, which does not lead to a schema with an `$id`.
+        limit = node.schema.get(keyword) if keyword == "contains" else error.kind.value
+        yield Problem(steps, _wrong_value(error, limit))
 
 
 def _format_union(error: Any, node: SchemaNode, tree: SchemaTree) -> Iterator[Problem]:

@@ -310,8 +310,6 @@ def _response(function: Any, annotation: Any, resolve: Callable[[str, Any], Any]
         origin = typing.get_origin(hint) or hint
         if isinstance(origin, type) and issubclass(origin, abc.Awaitable):
             hint = (Any, *typing.get_args(hint))[-1]
-        if hint is NO_HINT or hint in (*special_forms("NoReturn"), *special_forms("Never")):
-            return None
         return builder.resolve(builder.build(hint).schema) or None
     except SchemaError:
         return None  # the model does without a declared result

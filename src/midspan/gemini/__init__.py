@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import GenerationConfig as GenerationConfig
     from midspan.providers.gemini.wire import GoogleMaps as GoogleMaps
     from midspan.providers.gemini.wire import GoogleSearch as GoogleSearch
+    from midspan.providers.gemini.wire import GoogleSearchRetrieval as GoogleSearchRetrieval
     from midspan.providers.gemini.wire import McpServer as McpServer
     from midspan.providers.gemini.wire import SafetySetting as SafetySetting
     from midspan.providers.gemini.wire import ThinkingConfig as ThinkingConfig
@@ -36,8 +37,8 @@ _NAMES = {
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
     "midspan.providers.gemini.cached": "Cached",
     "midspan.providers.gemini.wire": (
-        "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch McpServer SafetySetting "
-        "ThinkingConfig ToolConfig UrlContext"
+        "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch "
+        "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -23,6 +23,7 @@ from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
 from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
 from midspan.gemini.response import GenerateContentResponse
+from midspan.gemini.types import describe
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -44,8 +45,8 @@ _LOSSLESS = Capabilities(signatures=False)
 class AutoResponse(GenerateContentResponse):
     """The final answer; `result` has everything that led to it."""
 
-    def __init__(self, result: RunResult) -> None:
-        super().__init__(result.response, result.text)
+    def __init__(self, result: RunResult, form: Any) -> None:
+        super().__init__(result.response, result.text, form=form)
         self.result = result
 
     @property
@@ -55,15 +56,17 @@ class AutoResponse(GenerateContentResponse):
         return [load(wire.Content, bytes(encode_message(message, _LOSSLESS))) for message in messages]
 
 
-def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History]:
-    """Return the agent for a request, and its history."""
+def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
+    """Return the agent for a request, its history, and the type of the answer."""
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
     turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
     if turns is not None and limits is not None:
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    limits = Limits.of(limits or {} if turns is None else {"max_turns": turns})
+    if turns is not None:
+        limits = {"max_turns": turns}
+    limits = Limits.of(limits or {})
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
     if cache is not None:
@@ -73,7 +76,7 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history)
+    return agent, _history(fields.first_content).append(*history), fields.form
 
 
 def _history(contents: bytes) -> History:
@@ -93,7 +96,7 @@ class _WithCache(WrapperProvider):
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
-async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResponse, None]:
+async def answer_chunks(stream: RunStream, form: Any = Any) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
     async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
@@ -101,7 +104,7 @@ async def answer_chunks(stream: RunStream) -> AsyncGenerator[GenerateContentResp
             parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
             answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
             yield GenerateContentResponse(answer, is_chunk=True)
-    yield AutoResponse(stream.result)
+    yield AutoResponse(stream.result, form)
 
 
 class ToolRegistry:
@@ -126,7 +129,7 @@ class ToolRegistry:
             return self._toolbox.register(declaration, duplicates=duplicates)
         declarations = [item for tool in read_tools([declaration]) for item in tool.function_declarations or []]
         if len(declarations) != 1:
-            raise ConfigError(f"{declaration!r:.80} is not the declaration of one function")
+            raise ConfigError(f"{describe(declaration)} is not the declaration of one function")
         return self._toolbox.register(_tool(declarations[0], function), duplicates=duplicates)
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
@@ -188,5 +191,5 @@ def _callback(function: Callable[..., Any], name: str, schema: Any) -> Callable[
 def _call(item: Any) -> ToolCall:
     call = ToolCall.read(item.function_call if isinstance(item, wire.Part) else item)
     if call is None:
-        raise ConfigError(f"{item!r:.80} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
+        raise ConfigError(f"{describe(item)} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
     return call

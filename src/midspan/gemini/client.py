@@ -47,7 +47,7 @@ class AsyncClient(ClosedOnExit):
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
-        return GenerateContentResponse(answer)
+        return GenerateContentResponse(answer, form=fields.form)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -60,19 +60,22 @@ class AsyncClient(ClosedOnExit):
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
 
-            agent, history = prepare(self, contents, options)
-            return AsyncResponseStream(answer_chunks(agent.stream(messages=history)))
+            agent, history, form = prepare(self, contents, options)
+            return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
         path, capabilities, fields = self._request(options)
-        return AsyncResponseStream(self._stream(path, fields.body(contents, capabilities), capabilities.api))
+        body = fields.body(contents, capabilities)
+        return AsyncResponseStream(self._stream(path, body, capabilities.api, fields.form))
 
-    async def _stream(self, path: str, body: bytes, api: Api) -> AsyncGenerator[GenerateContentResponse, None]:
+    async def _stream(
+        self, path: str, body: bytes, api: Api, form: Any
+    ) -> AsyncGenerator[GenerateContentResponse, None]:
         pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
         response = reader.response()
-        yield GenerateContentResponse(response)
+        yield GenerateContentResponse(response, form=form)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
@@ -86,14 +89,14 @@ class AsyncClient(ClosedOnExit):
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-        agent, history = prepare(self, contents, options)
-        return AutoResponse(await agent.run(messages=history))
+        agent, history, form = prepare(self, contents, options)
+        return AutoResponse(await agent.run(messages=history), form)
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
         from midspan.gemini.auto import prepare  # imports the loop
 
-        agent, history = prepare(self, contents, options)
+        agent, history, _ = prepare(self, contents, options)
         return self._runs.start(agent=agent, messages=history)
 
     async def subscribe_stream(

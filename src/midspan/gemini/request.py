@@ -1,6 +1,6 @@
 """The options of a request and its body, from whatever a caller passes: contents, system prompt, tools, settings."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
@@ -13,7 +13,7 @@ from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini import types
-from midspan.gemini.types import is_type, read, set_fields
+from midspan.gemini.types import describe, is_type, read, set_fields
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
@@ -51,7 +51,7 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config that are used most; the others are passed in `generation_config`.
+    # The fields of the generation config.
     temperature: float | None
     top_p: float | None
     top_k: float | None
@@ -66,11 +66,18 @@ class RequestOptions(TypedDict, total=False):
     response_mime_type: str | None
     response_schema: Any
     response_json_schema: Any
+    response_format: Any
     response_modalities: Sequence[str] | None
     media_resolution: str | None
     speech_config: _Object
     thinking_config: wire.ThinkingConfig | _Object
     image_config: _Object
+    enable_enhanced_civic_answers: bool | None
+    audio_transcription_config: _Object
+    translation_config: _Object
+    audio_timestamp: bool | None
+    routing_config: _Object
+    model_selection_config: _Object
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -86,6 +93,8 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
+    form: Any
+    """The Python type that the answer should be of; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
@@ -127,23 +136,24 @@ def request_fields(
             head, system = encode.head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation = _generation_config(generation_config, settings)
+    generation, form = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
         encode.check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"")
+    return RequestFields(head, b"," + inner if inner else b"", form)
 
 
-def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
-    """Return the generation config. A setting by its name replaces the one in `config`."""
+def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
+    """Return the generation config, and the type of the answer. A setting by its name replaces the one in `config`."""
     for name in settings:
         if name not in RequestOptions.__annotations__:
-            raise ConfigError(f"unknown setting {name!r}; rare ones are passed as generation_config={{{name!r}: …}}")
+            raise ConfigError(f"unknown setting {name!r}; if the API has it, pass generation_config={{{name!r}: …}}")
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
     merged |= types.output_fields(schema, json_schema, merged.get("response_mime_type"))
-    return read(wire.GenerationConfig, merged, "") if merged else None
+    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
+    return read(wire.GenerationConfig, merged, "") if merged else None, form
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
@@ -183,7 +193,7 @@ def _read_content(item: Any, where: str) -> wire.Content:
     A content of the model may have fields of unexpected types, and goes back unchanged.
     """
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be {item!r:.80}; {_EXPECTED}")
+        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
     fields = set_fields(wire.Content, item, where)
     if "content" in fields:
         raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")
@@ -269,9 +279,12 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
-        return _cached_declaration(function) if isinstance(function, Hashable) else declaration_of(function)
+        try:
+            return _cached_declaration(function)
+        except TypeError:  # it may be unhashable
+            return declaration_of(function)
     raise ConfigError(
-        f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 
@@ -309,7 +322,8 @@ def read_tool_config(
     """Return the tool config for these tools. What the caller set in `config` stays as it is."""
     functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
     tool_choice = None if choice is None else ToolChoice.of(choice)
-    fields = encode.tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
+    has_builtins = any(tool.function_declarations is None for tool in tools)
+    fields = encode.tool_config_fields(functions, tool_choice, capabilities, has_builtins=has_builtins)
     if config is not None:
         mode = {} if tool_choice is None else {"functionCallingConfig": fields.get("functionCallingConfig")}
         fields.pop("functionCallingConfig", None)

@@ -27,13 +27,16 @@ T = TypeVar("T")
 class GenerateContentResponse:
     """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
-    def __init__(self, answer: ModelResponse, text: str | None = None, *, is_chunk: bool = False) -> None:
-        """`text` replaces that of the answer."""
+    def __init__(
+        self, answer: ModelResponse, text: str | None = None, *, form: Any = Any, is_chunk: bool = False
+    ) -> None:
+        """`text` replaces that of the answer; `form` is the type that was requested for it."""
         self.answer = answer
         """The response as every provider returns it."""
         self.is_chunk = is_chunk
         """Whether it is one chunk of a stream."""
         self._text = text
+        self._form = form
 
     @property
     def message(self) -> Message:
@@ -96,11 +99,14 @@ class GenerateContentResponse:
     def parsed(self, form: type[T]) -> T: ...
 
     @overload
-    def parsed(self, form: Any = Any) -> Any: ...
+    def parsed(self, form: Any = None) -> Any: ...
 
-    def parsed(self, form: Any = Any) -> Any:
-        """Return the answer, which is JSON, as a value of a type, such as a dataclass or `list[int]`, or as it is."""
-        return parse_answer(self.text, form)
+    def parsed(self, form: Any = None) -> Any:
+        """Return the answer, which is JSON, as a value of a type, such as a dataclass or `list[int]`.
+
+        The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
+        """
+        return parse_answer(self.text, self._form if form is None else form)
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"

@@ -1,6 +1,8 @@
 """The types of the Gemini API with checks and helpers, and how values and Python types of a caller become them."""
 
+import enum
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Any, Self
 
 import msgspec
@@ -8,13 +10,19 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from midspan._schema.adapt import adapt_schema
+from midspan._schema.dialect import SchemaDialect
 from midspan._schema.jsonable import to_jsonable
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Blob
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, MAX_FILE_BYTES, SCHEMA_TYPES
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, has_extra, known_fields, to_plain
+
+_repr = Repr()
+_repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
+describe = _repr.repr
+"""A short repr for error messages."""
 
 
 class Schema(wire.Schema, frozen=True):
@@ -24,7 +32,7 @@ class Schema(wire.Schema, frozen=True):
         if self.type is None and (self.any_of is not None or self.ref is not None):
             return
         if not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES:
-            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {self.type!r:.80}")
+            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {describe(self.type)}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -46,7 +54,7 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
         if type(self.response) is not dict:  # the values in a dict are checked when it is sent
             response = to_json(self.response, f"the response of {self.name!r}")
             if not isinstance(response, dict):
-                got = f"{self.response!r:.80}"
+                got = describe(self.response)
                 raise ConfigError(f"the response of {self.name!r} must be an object, as {{'result': …}}, got {got}")
             force_setattr(self, "response", response)
 
@@ -129,9 +137,16 @@ def _require_text(what: str, **fields: str | None) -> None:
 def to_json(value: Any, where: str) -> Any:
     """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
     try:
-        return to_jsonable(to_plain(value))
+        return to_jsonable(_plain(value, where))
     except ResultError as error:
         raise ConfigError(f"{f'{where}{error.path}'.lstrip('.')} cannot be sent: {error.problem}") from error
+
+
+def _plain(value: Any, where: str) -> Any:
+    try:
+        return to_plain(value)
+    except RecursionError as error:
+        raise ConfigError(f"{where} is nested too deeply, or it contains itself") from error
 
 
 def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -> AnyProto:
@@ -146,9 +161,9 @@ def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -
 def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
     """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
     if not isinstance(value, form | Mapping):
-        raise ConfigError(f"{where} cannot be {value!r:.80}; pass a {form.__name__}, or a dict of its fields")
+        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
     known = known_fields(form)
-    items = to_plain(value).items()
+    items = _plain(value, where).items()
     return {known[name].attribute if name in known else name: item for name, item in items if item is not None}
 
 
@@ -160,8 +175,11 @@ def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[
     if requested is None:
         return {}
     if is_type(requested):
-        adapted = json_schema_of(requested, arguments=False)
-        fields = {"response_json_schema": adapted} if adapted else {}
+        dialect, name = GEMINI_JSON_SCHEMA, "response_json_schema"
+        if mime_type == "text/x.enum":
+            dialect, name = GEMINI_PARAMETERS, "response_schema"
+        adapted = json_schema_of(requested, dialect, arguments=False)
+        fields = {name: adapted} if adapted else {}
     elif schema is None:
         fields = {"response_json_schema": requested}
     else:
@@ -174,11 +192,11 @@ def is_type(schema: Any) -> bool:
     return schema is not None and not isinstance(schema, wire.Schema | Mapping)
 
 
-def json_schema_of(form: Any, *, arguments: bool) -> dict[str, Any]:
+def json_schema_of(form: Any, dialect: SchemaDialect = GEMINI_JSON_SCHEMA, *, arguments: bool) -> dict[str, Any]:
     """Return the JSON Schema of a type: of an answer, or of the arguments of a function, which are an object."""
     from midspan._schema.output_type import OutputType  # loaded with the first type
 
-    return adapt_schema(OutputType(form).schema, GEMINI_JSON_SCHEMA, arguments=arguments).schema
+    return adapt_schema(OutputType(form).schema, dialect, arguments=arguments).schema
 
 
 def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
@@ -190,13 +208,24 @@ def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str
 
 def parse_answer(text: str, form: Any) -> Any:
     """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
-    from midspan._schema.output_type import OutputType, parse_json  # loaded with the first type
+    from midspan._schema.output_type import OutputType  # loaded with the first type
 
     try:
-        value = parse_json(text)
+        value = _parse_text(text, form)
         if form is Any:
             return value
         output = OutputType(form)
         return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
     except ArgumentError as error:
         raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
+
+
+def _parse_text(text: str, form: Any) -> Any:
+    from midspan._schema.output_type import parse_json
+
+    try:
+        return parse_json(text)
+    except ArgumentError:
+        if isinstance(form, type) and issubclass(form, enum.Enum):
+            return text.strip()  # `text/x.enum` is not JSON
+        raise

@@ -30,12 +30,15 @@ class Auth(Protocol):
 
 
 class Hidden(str):
-    """A string whose repr does not show it."""
+    """A string whose repr does not show it, and that is not pickled with the objects that hold it."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return "<hidden>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an API key cannot be pickled")
 
 
 class HiddenArguments(dict[str, Any]):

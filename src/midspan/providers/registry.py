@@ -34,7 +34,7 @@ _BUILTIN = {
 }
 """The families of this package, in the order in which the default is chosen. Each is imported when it is needed.
 
-An attribute that is a dict has several families by name.
+`FAMILIES` is a dict of families by name.
 """
 
 
@@ -50,7 +50,7 @@ _CHECK_SECONDS = 5.0
 
 async def check_connection(server: str, list_models: Callable[[], Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
     """Ask a service for its models, to see whether it can be reached and accepts the key."""
-    import asyncio  # registering a family costs nothing
+    import asyncio  # slow to import, and only `midspan doctor` needs it
 
     try:
         async with asyncio.timeout(_CHECK_SECONDS):

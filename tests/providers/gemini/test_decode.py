@@ -227,6 +227,11 @@ def test_a_call_beside_text_is_a_call() -> None:
     assert decoded(answer({"text": "", "functionCall": {"name": "f"}})).message.calls[0].name == "f"
 
 
+def test_call_keeps_the_mark_of_a_thought() -> None:
+    part = {"functionCall": {"name": "f"}, "thought": True}
+    assert json.loads(raw_of(decoded(answer(part)).message.calls[0])) == part
+
+
 def test_contents_in_snake_case_are_understood() -> None:
     model, user = decode.conversation(
         [
@@ -434,6 +439,13 @@ def test_stream_without_finish_reason_is_cut_and_keeps_its_parts() -> None:
         assert done == (response.message.text == "abc")
         assert "abc".startswith(response.message.text)
         assert "".join(part.text for part in parts if isinstance(part, Text)) == response.message.text
+
+
+def test_last_event_without_a_blank_line_counts_and_its_unpaired_surrogate_is_replaced() -> None:
+    document = json.dumps(answer({"text": "a\ud800"})).encode()
+    for end in (b"", b"\n", b"\n\n"):
+        _, response = streamed(b"data: " + document + end)
+        assert (response.message.text, response.finish_reason) == ("a\ufffd", FinishReason.END)
 
 
 @pytest.mark.parametrize(

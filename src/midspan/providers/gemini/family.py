@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS, Api
 from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # The functions import what they need: registering the family costs nothing.
 
 _GENERATE = "generateContent"
+_CHECK_TIMEOUT = 5.0
 
 
 def _make(model: str = DEFAULT_MODEL) -> "Gemini":
@@ -52,11 +54,28 @@ async def _list_models(**connection: Any) -> list[str]:
 
 
 async def _check() -> Sequence[HealthCheck]:
-    from midspan._http.retry import RetryPolicy
+    """Check whether there are credentials, without showing them, and whether the API accepts them."""
+    import asyncio
 
+    from midspan._http.messages import origin_of
+    from midspan._http.retry import RetryPolicy
+    from midspan.providers.gemini.api import endpoint
+    from midspan.providers.rest import can_connect
+
+    keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
+    found = HealthCheck("ok", f"found a key in {' and in '.join(keys)}" if keys else "the environment selects Vertex")
     if not _is_configured(os.environ):
-        return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")]
-    return [await check_connection("Gemini", partial(_list_models, retry=RetryPolicy(max_attempts=1)))]
+        found = HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")
+    try:
+        address = endpoint().base_url
+    except ConfigError as error:
+        return [found, HealthCheck("problem", str(error))]
+    if found.state == "note":
+        verb = "can" if await asyncio.to_thread(can_connect, address, _CHECK_TIMEOUT) else "cannot"
+        message = f"{address} {verb} be reached; no request was sent, because there is no key"
+        return [found, HealthCheck("note", message)]
+    list_once = partial(_list_models, retry=RetryPolicy(max_attempts=1))
+    return [found, await check_connection(origin_of(address), list_once)]
 
 
 FAMILY = ProviderFamily(

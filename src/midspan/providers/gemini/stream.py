@@ -15,6 +15,7 @@ from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.errors import MalformedResponseError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.partial_args import OpenCall
@@ -286,7 +287,7 @@ class Framing:
         The last event of a stream may be cut. It is dropped: without a finish reason the response counts as cut.
         """
         if self._events is not None:
-            return [document for document in _documents(self._events.end()) if _is_json(document)]
+            return [document for document in _documents(self._events.end()) if _is_complete(document)]
         document = b"".join(self._document)
         if document.startswith(b"["):
             with suppress(msgspec.DecodeError):  # it is cut
@@ -294,9 +295,10 @@ class Framing:
         return [document] if document else []
 
 
-def _is_json(document: bytes) -> bool:
-    with suppress(*READ_ERRORS):
-        return msgspec.json.decode(document, type=Raw) is not None
+def _is_complete(document: bytes) -> bool:
+    with suppress(MalformedResponseError):
+        decode.read(document)
+        return True
     return False
 
 

@@ -166,6 +166,10 @@ class GoogleSearch(Builtin, frozen=True):
     time_range_filter: dict[str, Any] | None = None
 
 
+class GoogleSearchRetrieval(Builtin, frozen=True):
+    dynamic_retrieval_config: dict[str, Any] | None = None
+
+
 class UrlContext(Builtin, frozen=True):
     pass
 
@@ -207,7 +211,7 @@ class McpServer(Proto, frozen=True):
 class Tool(Proto, frozen=True):
     function_declarations: list[FunctionDeclaration] | None = None
     google_search: GoogleSearch | None = None
-    google_search_retrieval: dict[str, Any] | None = None
+    google_search_retrieval: GoogleSearchRetrieval | None = None
     url_context: UrlContext | None = None
     code_execution: CodeExecution | None = None
     google_maps: GoogleMaps | None = None
@@ -226,8 +230,13 @@ class FunctionCallingConfig(Proto, frozen=True):
     stream_function_call_arguments: bool | None = None
 
 
+class LatLng(Proto, frozen=True):
+    latitude: Number | None = None
+    longitude: Number | None = None
+
+
 class RetrievalConfig(Proto, frozen=True):
-    lat_lng: dict[str, Number] | None = None
+    lat_lng: LatLng | None = None
     language_code: str | None = None
 
 
@@ -304,9 +313,6 @@ class CountTokensRequest(Proto, frozen=True):
     system_instruction: Content | None = None
     tools: list[Tool] | None = None
     generation_config: GenerationConfig | None = None
-
-
-# What a server sends
 
 
 class ModalityTokenCount(Proto, frozen=True):

@@ -40,9 +40,12 @@ _EXAMPLES = (
 _NOT_IN_A_PLACE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff@:/\\?#%]")
 _DETAIL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?|[NESW]{1,3}")
 """A number, or the direction of the wind."""
-_REASONS = {404: "unknown place; try another spelling, or a larger place near it", 429: "too many requests; try later"}
+_REASONS = {
+    404: "unknown place {!r}; try another spelling, or a larger place near it",
+    429: "too many requests; try later",
+}
 _RELATIVE_DAYS = {"today": 0, "tomorrow": 1, "day_after_tomorrow": 2}
-_DETAILS = {
+_DETAILED = {
     "feels_like_c": "FeelsLikeC",
     "humidity_percent": "humidity",
     "wind_kmph": "windspeedKmph",
@@ -50,6 +53,9 @@ _DETAILS = {
     "precipitation_mm": "precipMM",
     "rain_chance_percent": "chanceofrain",
     "snow_chance_percent": "chanceofsnow",
+}
+_FULL = {
+    **_DETAILED,
     "pressure_hpa": "pressure",
     "visibility_km": "visibility",
     "cloud_cover_percent": "cloudcover",
@@ -100,7 +106,7 @@ async def _fetch(transport: Transport, base_url: str, location: str) -> dict[str
     except ProviderError as error:
         raise ToolError(f"API request failed: {error}") from error
     if response.status != 200:
-        reason = _REASONS.get(response.status, "the service failed; try again later")
+        reason = _REASONS.get(response.status, "the service failed; try again later").format(place)
         raise ToolError(f"API request failed: {reason} (status {response.status})")
     try:
         return msgspec.json.decode(response.body, type=dict[str, Any])
@@ -117,8 +123,12 @@ def _report(
     """
     now = _first(document, "current_condition")
     report: dict[str, Any] = {"location": location, "current_temp_c": now.get("temp_C"), **_sky(now, detail)}
+    if detail == "full":
+        area = _first(document, "nearest_area")
+        names = [str(_first(area, key).get("value", "")) for key in ("areaName", "country")]
+        report |= _texts(area=", ".join(filter(None, names)), observed_at=now.get("localObsDateTime"))
     if date is not None or hourly:
-        today = str(now.get("localObsDateTime"))[:10]
+        today = str(now.get("localObsDateTime") or _first(document, "weather").get("date"))[:10]
         report["forecast"] = _forecast(_find_day(document, date or "today", today), detail, hourly=hourly)
     return report
 
@@ -144,6 +154,9 @@ def _forecast(day: dict[str, Any], detail: str, *, hourly: bool) -> dict[str, An
         "max_temp_c": day.get("maxtempC"),
         **_sky(hours.get("12:00", {}), detail),
     }
+    if detail == "full":
+        astronomy = _first(day, "astronomy")
+        forecast |= _texts(sunrise=astronomy.get("sunrise"), sunset=astronomy.get("sunset"))
     if hourly:
         forecast["hourly"] = [
             {"time": time, "temp_c": hour.get("tempC"), **_sky(hour, detail)} for time, hour in hours.items()
@@ -160,12 +173,17 @@ def _clock(hour: dict[str, Any]) -> str:
 def _sky(record: dict[str, Any], detail: str) -> dict[str, Any]:
     """The condition, and the details that are there and valid."""
     sky: dict[str, Any] = {"condition": _first(record, "weatherDesc").get("value")}
-    if detail == "detailed":
-        values = {name: record.get(key) for name, key in _DETAILS.items()}
+    if detail != "basic":
+        keys = _FULL if detail == "full" else _DETAILED
+        values = {name: record.get(key) for name, key in keys.items()}
         sky["details"] = {
             name: value for name, value in values.items() if isinstance(value, str) and _DETAIL.fullmatch(value)
         }
     return sky
+
+
+def _texts(**values: Any) -> dict[str, str]:
+    return {name: value[:40] for name, value in values.items() if isinstance(value, str) and value.strip()}
 
 
 def _first(record: dict[str, Any], key: str) -> dict[str, Any]:
