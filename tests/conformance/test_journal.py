@@ -286,6 +286,17 @@ def test_start_and_update_times_are_stored(journal: Journal) -> None:
     run(main())
 
 
+def test_run_is_never_updated_before_its_start(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, documents(1))
+        monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock is set back
+        await journal.append("a", 1, documents(1))
+        info = await journal.get("a")
+        assert info.started_at == info.updated_at > 0
+
+    run(main())
+
+
 def test_last_summary_is_stored(journal: Journal) -> None:
     error = ErrorInfo("ServerError", "overloaded")
     running = RunSummary("m", turns=1, usage=Usage(1, 2))

@@ -98,6 +98,7 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"messages": 5}, "must be Message objects"),
         ({"settings": 5}, "settings must be ModelSettings or a dict, got 5"),
         ({"limits": 5}, "limits must be Limits or a dict, got 5"),
+        ({"on_question": print}, "on_question must be an async function, got <built-in function print>"),
         ({"messages": [Message("system", (Text("a"),))]}, "of user or model"),
         ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),

@@ -117,6 +117,21 @@ def test_subscriber_of_a_deleted_run_gets_an_error(make_journal: MakeJournal) ->
     run(main())
 
 
+def test_subscriber_of_a_deleted_run_gets_no_events_of_a_new_run_with_its_id(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        await journal.append("a", 0, [to_json(TurnStart(1))])
+        subscriber = BackgroundRuns(journal=journal).subscribe("a")
+        await anext(subscriber)
+        await journal.delete("a")
+        await journal.append("a", 0, [to_json(TurnStart(1)), to_json(TurnStart(2))])
+        with pytest.raises(UnknownRunError, match="unknown run 'a'"):
+            await anext(subscriber)
+        await journal.aclose()
+
+    run(main())
+
+
 def test_final_view_has_only_the_text_of_the_final_answer(make_journal: MakeJournal) -> None:
     async def main() -> None:
         journal = make_journal()
@@ -245,6 +260,27 @@ def test_only_the_last_thousand_runs_are_kept() -> None:
     run(main())
 
 
+@pytest.mark.requirement("S4-16")
+def test_run_with_a_subscriber_is_kept_until_the_subscriber_has_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._loop.background_runs.MAX_RUNS", 3)
+
+    async def main() -> None:
+        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: [Text("x")] * 1_000))) as runs:
+            slow = runs.subscribe(runs.start("go", run_id="slow"))
+            seen = [await anext(slow)]
+            await runs.result("slow")
+            for number in range(10):
+                await runs.result(runs.start("go", run_id=str(number)))
+            assert [info.run for info in await runs.journal.list()] == ["9", "8", "slow"]
+            seen += [item async for item in slow]
+            assert [number for number, _ in seen] == list(range(1_004))
+            await runs.result(runs.start("go"))
+            with pytest.raises(UnknownRunError):
+                await runs.status("slow")
+
+    run(main())
+
+
 @pytest.mark.requirement("S4-12")
 def test_background_run_takes_any_number_of_tool_rounds() -> None:
     async def main() -> None:
@@ -323,6 +359,8 @@ def test_invalid_arguments_are_errors_at_once() -> None:
         async with BackgroundRuns(agent()) as runs:
             with pytest.raises(ConfigError, match="nothing to ask"):
                 runs.start()
+            with pytest.raises(ConfigError, match="run_id is empty"):
+                runs.start("go", run_id="")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):

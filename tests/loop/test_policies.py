@@ -1,16 +1,18 @@
 """Several policies in one turn, and policies of runs that are restored from their events."""
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
+from midspan._loop.policies import LimitTracker
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
-from midspan._types.messages import Message
+from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
@@ -263,6 +265,13 @@ def test_tool_cannot_call_tools_that_may_write() -> None:
     [run] = Agent(ScriptedProvider(script), [lookup, *shop.tools]).run_sync("?").tool_calls
     assert "declared read-only" in run.value[0]
     assert shop.paid == []
+
+
+def test_nested_call_is_refused_when_the_time_is_over_although_calls_are_left() -> None:
+    limits = LimitTracker(Limits(max_seconds=1, max_tool_calls=5), monotonic() - 2)
+    refusal = limits.refuse_nested(RunState.of(History()), ToolCall("1", "look"))
+    assert refusal is not None
+    assert refusal.limit == "max_seconds"
 
 
 def test_tool_that_calls_itself_is_refused_at_the_maximum_depth() -> None:

@@ -293,7 +293,7 @@ class Agent(ClosedOnExit, Generic[Output]):
 
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
 """Options for which None means the value of the agent."""
-_NOT_PREPARED = frozenset(("limits", "on_question"))
+_NOT_PREPARED = frozenset(("limits", "on_question", "raise_tool_errors"))
 """Options that PreparedRun does not contain, so a run that overrides only these shares that of the agent."""
 
 

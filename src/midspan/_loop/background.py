@@ -91,6 +91,7 @@ class BackgroundRun:
         """The number of events that are certainly stored."""
         self.size = 0
         """The bytes of all events so far."""
+        self.subscribers: set[object] = set()
         self._stream = stream  # until the run is over: it has the context of the caller
         self._journal = journal
         self._owner, self._session = owner, session

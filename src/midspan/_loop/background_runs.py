@@ -28,7 +28,7 @@ View = Literal["all", "final"]
 
 MAX_RUNS = 1_000
 MAX_BYTES = 64_000_000
-"""How many ended runs are kept, and the bytes of their events."""
+"""How many ended runs are kept, and the bytes of their events. Runs that have subscribers are kept in any case."""
 _PAGE_EVENTS = 256
 _POLL_SECONDS = 0.05
 """How often a subscriber looks for events of another process, which journals do not announce."""
@@ -68,8 +68,10 @@ class BackgroundRuns(ClosedOnExit):
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
-        id = run_id or new_run_id()
+        id = new_run_id() if run_id is None else run_id
         check_text(id, "run_id")
+        if not id:
+            raise ConfigError("run_id is empty; leave it out to get a new id")
         if self._find(id) is not None:
             raise RunExistsError(id)
         agent = agent or self._agent
@@ -97,7 +99,8 @@ class BackgroundRuns(ClosedOnExit):
             raise ConfigError(f"unknown view {view!r}; known views: all, final")
         if from_event < 0:
             raise ConfigError(f"events are numbered from 0, got {from_event}")
-        events = self._events(run_id, from_event if view == "all" else 0, silence_timeout)
+        run, number = self._find(run_id), from_event if view == "all" else 0
+        events = self._polled_events(run_id, number, silence_timeout) if run is None else self._own_events(run, number)
         viewed: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
         async with aclosing(viewed):
             async for number, event in viewed:
@@ -162,20 +165,35 @@ class BackgroundRuns(ClosedOnExit):
         self._closed = True
         await close_all([run.cancel(message) for run in tuple(self._running.values())])
 
-    async def _events(self, run_id: str, from_event: int, silence_timeout: float | None) -> NumberedEvents:
-        """Read the events of a run from the journal, page by page.
+    async def _own_events(self, run: BackgroundRun, number: int) -> NumberedEvents:
+        """Read the events of a run of this process from the journal, page by page, and keep the run meanwhile.
 
-        A run of this process is read only as far as it has stored its events: another run may have used its id. For
-        other runs the journal is polled.
+        It is read only as far as it has stored its events: another run may have used its id.
         """
-        run, number, silent_since = self._find(run_id), from_event, monotonic()
-        while run is None or await run.wait_stored(number):
-            for stored_number, document in await self.journal.read(run_id, number, _PAGE_EVENTS):
+        subscriber = object()
+        run.subscribers.add(subscriber)
+        try:
+            while await run.wait_stored(number):
+                for stored_number, document in await self.journal.read(run.id, number, _PAGE_EVENTS):
+                    yield stored_number, from_json(document, "event")
+                    number = stored_number + 1
+                await asyncio.sleep(0)  # other tasks run while a long run is read
+        finally:
+            run.subscribers.discard(subscriber)
+
+    async def _polled_events(self, run_id: str, number: int, silence_timeout: float | None) -> NumberedEvents:
+        """Read the events of any other run; the journal is polled while it is running."""
+        silent_since, cursor = monotonic(), (await self.journal.get(run_id)).cursor
+        while True:
+            page = await self.journal.read(run_id, number, _PAGE_EVENTS)
+            info = await self.journal.get(run_id)
+            if info.cursor != cursor:  # the run was deleted, and another one has its id
+                raise UnknownRunError(run_id)
+            for stored_number, document in page:
                 yield stored_number, from_json(document, "event")
                 number, silent_since = stored_number + 1, monotonic()
-            info = None if run is not None else await self.journal.get(run_id)
-            if info is None or info.length > number:
-                await asyncio.sleep(0)  # other tasks run while a long run is read
+            if info.length > number:
+                await asyncio.sleep(0)  # as above
             elif info.summary.state != "running":
                 return
             elif silence_timeout is not None and monotonic() - silent_since >= silence_timeout:
@@ -196,7 +214,10 @@ class BackgroundRuns(ClosedOnExit):
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
-        while len(self._ended) > MAX_RUNS or (self._ended_bytes > MAX_BYTES and len(self._ended) > 1):
-            oldest = self._ended.pop(next(iter(self._ended)))
+        while len(self._ended) > MAX_RUNS or self._ended_bytes > MAX_BYTES:
+            oldest = next((ended for ended in self._ended.values() if not ended.subscribers and ended is not run), None)
+            if oldest is None:
+                return
+            del self._ended[oldest.id]
             self._ended_bytes -= oldest.size
             self._memory.drop(oldest.id)

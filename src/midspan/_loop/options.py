@@ -152,6 +152,11 @@ def convert_option(name: str, value: Any) -> Any:
             return output_type(value)
         case "tool_choice" if value is not None:
             return ToolChoice.of(value)
+        case "on_question" if value is not None:
+            from midspan.tools.function import is_async  # few runs have it
+
+            if not is_async(value):
+                raise ConfigError(f"on_question must be an async function, got {value!r:.80}")
         case _ if name not in KNOWN_OPTIONS:
             raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
     return value

@@ -60,7 +60,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
     """Tools that change nothing."""
-    raise_tool_errors: bool
     needs_context: tuple[str, ...]
     """Tools that use the context of the caller."""
     policies: tuple[Policy, ...]
@@ -154,7 +153,6 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
-        raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
         # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
         policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only), *output_policies),

@@ -58,7 +58,7 @@ class Run:
         """The last response of the model."""
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
-        self.calls = CallRunner(self, pending.context, pending.config.on_question)
+        self.calls = CallRunner(self, pending.context, pending.config)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
         self._request_changes = limits.request(self.state)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from midspan._loop.policies import LimitTracker, Refusal
-from midspan._types.context import OnQuestion, RunContext
+from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
     ArgumentsPartDelta,
@@ -39,6 +39,7 @@ from midspan.tools.source import bulleted, describe_error
 from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
+    from midspan._loop.options import RunConfig
     from midspan._loop.result import EventQueue
     from midspan._loop.run import Run
 
@@ -204,10 +205,10 @@ def _identity(call: ToolCall) -> Any:
 class CallRunner:
     """Runs the calls of a run, and is the `RunHost` of their contexts."""
 
-    def __init__(self, run: "Run", user_context: Any, on_question: OnQuestion | None) -> None:
+    def __init__(self, run: "Run", user_context: Any, config: "RunConfig") -> None:
         self._run, self._listener = run, run.listener
         self._user_context = user_context
-        self._on_question = on_question
+        self._config = config
         self._task = _current_task()
         self.thread = get_ident()
         self.tool_error: Exception | None = None
@@ -256,7 +257,7 @@ class CallRunner:
 
     def _context(self, call: ToolCall, index: int, parent: RunContext[Any] | None = None) -> RunContext[Any]:
         run = self._run
-        on_error = self._note_error if run.prepared.raise_tool_errors else None
+        on_error = self._note_error if self._config.raise_tool_errors else None
         depth, deadline = (0, run.limits.deadline) if parent is None else (parent.depth + 1, parent.deadline)
         return RunContext(self._user_context, run.id, call.id, run.state.turn, index, depth, deadline, self, on_error)
 
@@ -278,9 +279,9 @@ class CallRunner:
             self._listener.report(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
-        if self._on_question is None:
+        if self._config.on_question is None:
             raise ToolError("this run has no user to ask; pass on_question=… to it or to its agent")
-        answer = await self._on_question(question, schema)
+        answer = await self._config.on_question(question, schema)
         if schema is not None:
             from midspan._schema.arguments import SchemaValidator  # loaded with the first question that has a schema
 

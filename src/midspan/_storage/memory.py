@@ -52,7 +52,8 @@ class MemoryJournal:
                 stored = self._runs[run] = _Run(info)
             stored.events.extend(events)
             length, summary = len(stored.events), summary or stored.info.summary
-            stored.info = replace(stored.info, length=length, summary=summary, updated_at=now)
+            updated_at = max(stored.info.updated_at, now)  # the clock may be set back
+            stored.info = replace(stored.info, length=length, summary=summary, updated_at=updated_at)
         return length
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:

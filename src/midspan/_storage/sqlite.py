@@ -47,8 +47,9 @@ _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
 )
-_UPDATE = (
-    "UPDATE runs SET length = ?, updated_at = ?, state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
+_UPDATE = (  # the clock may be set back
+    "UPDATE runs SET length = ?, updated_at = max(updated_at, ?), "
+    "state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
 )
 _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 _INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
