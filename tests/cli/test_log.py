@@ -175,7 +175,8 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
     part = {"content": {"role": "model", "parts": [{"text": '{"name": "Ada", "age": 36}'}]}, "finishReason": "STOP"}
     with recorder() as record, recorder() as web:
         record.answer_stream({"candidates": [part]})
-        web.answer(status=302, location="/moved")
+        for status in (301, 302, 303, 307, 308):
+            web.answer(status=status, location=f"/{status}")
         web.answer({"page": "from the web"})
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         options = ["-o", "temperature=0.5", "-o", 'stop=["END"]', "--schema", "name, age int: in years", "--no-tools"]
@@ -190,7 +191,7 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
     texts = [part["text"] for part in body["contents"][0]["parts"]]
     assert texts[:2] == ["Who is it?", "piped"]
     assert json.loads(texts[2]) == {"page": "from the web"}
-    assert [seen.path for seen in web.seen] == ["/x", "/moved"]
+    assert [seen.path for seen in web.seen] == ["/x", "/301", "/302", "/303", "/307", "/308"]
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "/x answered 404"), (302, "/x redirects more than 5 times")])

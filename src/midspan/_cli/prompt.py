@@ -88,7 +88,7 @@ def _download(url: str) -> Text | Blob:
     async def fetch() -> tuple[bytes, str]:
         target = url
         async with Transport(Timeouts(connect=10, total=60), max_body_bytes=_MAX_BYTES) as transport:
-            for _ in range(_MAX_REDIRECTS):
+            for _ in range(_MAX_REDIRECTS + 1):
                 response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
                 if response.status == 200:
                     return response.body, response.header("content-type") or ""
