@@ -59,35 +59,38 @@ def main(arguments: list[str]) -> int:
 
 
 async def run_all(seeds: range) -> tuple[dict[int, Outcome], int]:
-    """Return the outcome of each seed, and the number of connections and tasks that remain."""
+    """Return the outcome of each seed, and the number of tasks that remain."""
     outcomes: dict[int, Outcome] = {}
     waiting = iter(seeds)
-    async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
 
-        async def work() -> None:
-            for seed in waiting:
-                outcomes[seed] = await run_one(server, seed, FaultPlan.random(seed))
-                if len(outcomes) % 1_000 == 0:
-                    print(f"{len(outcomes)} runs", file=sys.stderr)
+    async def work() -> None:
+        for seed in waiting:
+            outcomes[seed] = await run_one(seed, FaultPlan.random(seed))
+            if len(outcomes) % 1_000 == 0:
+                print(f"{len(outcomes)} runs", file=sys.stderr)
 
-        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(seeds)))))
-        for _ in range(50):  # connections are closed a moment after they were released
-            if not server.open_connections:
-                break
-            await asyncio.sleep(0.02)
-        left = server.open_connections + len(asyncio.all_tasks()) - 1
-    return outcomes, left
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(seeds)))))
+    return outcomes, len(asyncio.all_tasks()) - 1
 
 
 async def fails(seed: int, plan: FaultPlan) -> bool:
-    async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
-        return (await run_one(server, seed, plan)).failure is not None
+    return (await run_one(seed, plan)).failure is not None
 
 
-async def run_one(server: LocalGemini, seed: int, plan: FaultPlan) -> Outcome:
+async def run_one(seed: int, plan: FaultPlan) -> Outcome:
+    async with LocalGemini(shop, faults=plan, clock=ScaledClock(SPEED)) as server:
+        outcome = await run_with(server.url, seed, plan)
+        for _ in range(50):  # connections are closed a moment after they were released
+            if not server.open_connections:
+                return outcome
+            await asyncio.sleep(0.02)
+        return Outcome(outcome.end, f"{server.open_connections} connections remain open")
+
+
+async def run_with(url: str, seed: int, plan: FaultPlan) -> Outcome:
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            return Outcome(await ask(server.url_for(plan), seed, plan), None)
+            return Outcome(await ask(url, seed, plan), None)
     except TimeoutError:
         return Outcome("hang", f"it took longer than {MAX_SECONDS:g} seconds")
     except Failure as failure:

@@ -20,11 +20,10 @@ from urllib.parse import urlsplit
 
 from row_files import Tally, lines_of
 
+from midspan.emulator.gemini.api import ApiError, Route, route_of
 from midspan.emulator.gemini.check import check
-from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.models import ModelRules, exists, rules_of
 from midspan.emulator.gemini.reading import read
-from midspan.emulator.gemini.route import Route, route_of
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 
 Row = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan.emulator.gemini.api import ApiError
 from midspan.emulator.gemini.check import check
-from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.models import ModelRules, rules_of
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import calling, model, result, tools, user

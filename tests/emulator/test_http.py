@@ -42,27 +42,24 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "status"),
+    "data",
     [
-        (b"HELLO\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n", 400),
-        (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501),
-        (b"GET / ZZZZ\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX: " + b"a" * 900_000, 413),
+        b"HELLO\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n",
+        b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}",
+        b"GET / ZZZZ\r\n\r\n",
     ],
 )
-def test_an_invalid_request_is_rejected_and_the_connection_closed(
-    data: bytes, status: int, echo: LocalGemini, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "_MAX_REQUEST_BYTES", 500_000)
-    assert raw(echo.url, data).startswith(b"HTTP/1.1 %d " % status)
+def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, echo: LocalGemini) -> None:
+    assert raw(echo.url, data).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_valid_request_is_answered_before_the_invalid_one_after_it() -> None:
@@ -145,6 +142,11 @@ def test_the_server_runs_in_the_running_event_loop() -> None:
         assert server.open_connections == 0
 
     asyncio.run(main())
+
+
+def test_a_script_of_one_server_can_call_another_server() -> None:
+    with LocalGemini(["inner"]) as inner, LocalGemini(lambda _: ask(inner.url, HI).parts[0]) as outer:
+        assert ask(outer.url, HI).parts[0]["text"] == "inner"
 
 
 def test_many_clients_are_answered_at_the_same_time() -> None:

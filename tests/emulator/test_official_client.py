@@ -135,7 +135,7 @@ def test_it_creates_uses_and_deletes_caches(server: LocalGemini) -> None:
 
 
 def test_error_responses_become_its_own_errors() -> None:
-    plan = "1:status_503 2:rate_limit(seconds=7) 3:error_event(chunk=1) 4:error_list"
+    plan = "0:status_503 1:rate_limit(seconds=7) 2:error_event(chunk=1) 3:error_list"
     with LocalGemini(WEATHER, faults=plan) as server, client(server) as api:
         with pytest.raises(errors.ClientError) as rejected:
             api.models.generate_content(model="gemini-nonexistent", contents="Hi.")
@@ -182,17 +182,6 @@ def test_it_streams_automatic_calls_that_follow_text(model: str) -> None:
         chunks = list(api.models.generate_content_stream(model=model, contents="Weather?", config=automatic()))
         assert "".join(chunk.text or "" for chunk in chunks) == "Let me see.Let me see.It is cold."
         assert len(server.requests) == 3
-
-
-def test_it_receives_several_candidates() -> None:
-    config = types.GenerateContentConfig(candidate_count=3)
-    with LocalGemini(["Hello."]) as server, client(server) as api:
-        response = api.models.generate_content(model="gemini-2.5-flash", contents="Hi.", config=config)
-        assert [candidate.index for candidate in response.candidates] == [0, 1, 2]
-        assert [candidate.content.parts[0].text for candidate in response.candidates] == ["Hello."] * 3
-        assert response.usage_metadata.candidates_token_count == 6
-        with pytest.raises(errors.ClientError, match="Multiple candidates is not enabled for this model"):
-            api.models.generate_content(model=MODEL, contents="Hi.", config=config)
 
 
 def test_a_call_of_an_unknown_function_raises_a_key_error_in_it() -> None:

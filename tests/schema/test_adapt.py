@@ -86,8 +86,8 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
         ),
         (
             {"type": "integer", "exclusiveMinimum": 0},
-            {"type": "INTEGER", "minimum": 1},
-            {"type": "integer", "minimum": 1},
+            {"type": "INTEGER", "description": "(more than 0)"},
+            {"type": "integer", "description": "(more than 0)"},
         ),
         (
             {"type": "string", "format": "uri", "pattern": "^h"},
@@ -230,7 +230,7 @@ def test_a_response_may_be_anything() -> None:
             {"type": "string", "format": "date"},
         ),
         ({"type": "string", "allOf": [{"type": "array", "items": {"type": "string"}}]}, {"type": "string"}),
-        ({"type": "string", "enum": ["a"], "const": "b"}, {"type": "string", "enum": ["a"]}),
+        ({"type": "string", "enum": ["a"], "const": "b"}, {"type": "string", "enum": ["b"]}),
         ({"enum": [1, 9], "maximum": 5}, {"type": "integer", "enum": [1, 9]}),
         ({"allOf": [False]}, {}),
     ],
@@ -266,11 +266,10 @@ def test_any_value_is_a_union_with_no_more_than_three_arrays_in_each_other() -> 
     [
         {"anyOf": [{"const": None}, {"type": "null"}]},
         {"const": None, "nullable": True},
-        {"anyOf": [{"type": ["string", "null"]}, {"type": "null"}]},
     ],
 )
 def test_nullable_is_declared_once(schema: Schema) -> None:
-    assert parameter(schema, GEMINI_JSON_SCHEMA)["type"] in ("null", ["string", "null"])
+    assert parameter(schema, GEMINI_JSON_SCHEMA)["type"] == "null"
     assert str(parameter(schema)).count("NULL") + str(parameter(schema)).count("nullable") == 1
 
 

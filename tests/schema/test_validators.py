@@ -1,6 +1,7 @@
 """Validators in type hints and fields as parameter defaults: what a schema cannot express still runs."""
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -224,6 +225,14 @@ def test_a_pydantic_field_as_default_is_never_passed_as_the_value() -> None:
     assert take(*args, **kwargs) == [1, 5, [2], {"a": 1}]
     with pytest.raises(ArgumentError, match="expected object with first"):
         signature.bind({})
+
+
+@pytest.mark.parametrize("default", [dataclasses.field(default=5), msgspec.field(default=5)])
+def test_a_field_of_a_class_as_default_is_an_error(default: Any) -> None:
+    def take(count: int = default) -> None: ...
+
+    with pytest.raises(SchemaError, match=r"parameter 'count': field\(\) is for classes; write the default value"):
+        tool(take)
 
 
 # Errors of pydantic when a tool is made

@@ -174,6 +174,18 @@ def test_context_variables_are_visible_in_the_thread() -> None:
     assert asyncio.run(main()) == "seen"
 
 
+def test_closed_event_loops_are_forgotten() -> None:
+    threads = Threads(max_threads=1)
+
+    async def main() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await asyncio.gather(*(threads.run(time.sleep, 0.01) for _ in range(3)))  # two of them wait for the slot
+        return weakref.ref(asyncio.get_running_loop())
+
+    loops = [asyncio.run(main()) for _ in range(5)]
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1, "only the last one is still known"
+
+
 def test_many_event_loops_share_the_threads() -> None:
     threads = Threads()
     seen: list[int] = []

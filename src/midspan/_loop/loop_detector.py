@@ -1,9 +1,7 @@
 """Loop detection: a model that repeats the same call with the same result."""
 
 from collections.abc import Mapping
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -11,7 +9,7 @@ from midspan._loop.policies import Calls, Policy, Refusal, Refusals
 from midspan._types.parts import REPEATED, ToolCall, ToolResult
 from midspan._types.run_state import RunState, ToolRun
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import NOT_JSON, encode_sorted
+from midspan._types.texts import canonical_json
 
 _NOTE_FROM = 3
 """The repetition from which on the model gets a note."""
@@ -118,30 +116,11 @@ class LoopDetector(Policy):
 
 
 def _key(call: ToolCall) -> _Key:
-    return call.name, _canonical(call.arguments)
+    return call.name, canonical_json(call.arguments)
 
 
 def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:
     """Whether the model cannot tell two results apart."""
     if result.is_error is not other.is_error:
         return False
-    return _canonical([result.value, result.content]) == _canonical([other.value, other.content])
-
-
-def _canonical(value: Any) -> bytes:
-    """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
-    try:
-        encoded = encode_sorted(value)
-        if encoded.find(b".0") < 0:  # `in` is slower: it tries to read an integer first
-            return encoded
-        return encode_sorted(_with_integers(msgspec.json.decode(encoded)))
-    except NOT_JSON:  # only a faulty provider sends it
-        return repr(value).encode("utf-8", "backslashreplace")
-
-
-def _with_integers(value: Any) -> Any:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        return {key: _with_integers(item) for key, item in value.items()}
-    return [_with_integers(item) for item in value] if isinstance(value, list) else value
+    return canonical_json([result.value, result.content]) == canonical_json([other.value, other.content])

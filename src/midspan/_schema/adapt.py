@@ -1,29 +1,25 @@
 """Convert a JSON Schema to the form that one model family accepts. What it cannot declare becomes a description."""
 
-from math import floor
 from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import TIGHTER, MergedSchema, all_of, common_types, merge_conjuncts
+from midspan._schema.merge import MergedSchema, all_of, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import CONSTRAINTS, quoted
-from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
+from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
 from midspan._types.specs import ToolSpec
-
-Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
 _MAX_NODES = 6_000
 _ARRAY_DEPTH = 3
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
-_TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
-_EXCLUSIVE_BOUNDS = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
+_TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 _BOUNDS = {
     "string": ("minLength", "maxLength", "pattern", "format"),
-    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "format")),
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format")),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
@@ -65,12 +61,9 @@ class _Adapter:
         self._nodes = 0
         self._dialect = dialect
         self._names = names
+        self._null: Schema = {"type": dialect.types["null"]}
         self._definitions: dict[str, SchemaNode] = {}
         """The targets of references that are kept, by their names in `$defs`."""
-
-    @property
-    def is_exhausted(self) -> bool:
-        return self._nodes > _MAX_NODES
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
         result = self._parameters(root) if arguments else self._inlined(root, (), 0)
@@ -100,7 +93,7 @@ class _Adapter:
 
     def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
         self._nodes += len(node.conjuncts)
-        if self.is_exhausted:
+        if self._nodes > _MAX_NODES:
             return MergedSchema(ref_stack=ref_stack)
         return merge_conjuncts(node, ref_stack)
 
@@ -147,7 +140,7 @@ class _Adapter:
                 continue
             bare = replace(merged, description="", default=None, examples=[], notes=[])
             for variant in variants:
-                if bare.types is None or variant.types is None or common_types(bare.types, variant.types):
+                if bare.types is None or variant.types is None or bare.types & variant.types:
                     combined = replace(bare, properties=bare.properties.copy(), bounds=bare.bounds.copy())
                     combined.merge(variant)
                     combined.ref_stack = variant.ref_stack
@@ -157,39 +150,36 @@ class _Adapter:
     # Output
 
     def _emit(self, merged: MergedSchema, depth: int) -> Schema:
-        branches, null = self._branches(merged, depth)
-        return self._annotate(self._join(branches, null=null), merged)
+        return self._annotate(self._join(self._branches(merged, depth)), merged)
 
-    def _branches(self, merged: MergedSchema, depth: int) -> tuple[list[Schema], bool]:
-        """Return the forms that a value may have, and whether null is one of them."""
-        alternatives = self._alternatives(merged)
-        if alternatives:
-            schemas = [self._emit(part, depth + 1) for part in alternatives if part.types != frozenset({"null"})]
-            return schemas, len(schemas) < len(alternatives)
+    def _branches(self, merged: MergedSchema, depth: int) -> list[Schema]:
+        """Return the forms that a value may have."""
+        if alternatives := self._alternatives(merged):
+            return [self._emit(part, depth + 1) for part in alternatives]
         if merged.enum is not None:
             return self._enum(merged, depth)
         if merged.types is None and self._dialect.untyped:
-            return [self._untyped(merged, depth)], False
+            return [self._untyped(merged, depth)]
         if merged.types is None and not merged.is_constrained:
-            return [self._anything()], False
+            return [self._anything()]
         types = merged.types or frozenset(TYPES)
         wanted = [name for name in _TYPE_ORDER if name in types and not (name == "integer" and "number" in types)]
-        return [self._typed(merged, name, depth) for name in wanted], "null" in types
+        return [self._typed(merged, name, depth) for name in wanted]
 
-    def _enum(self, merged: MergedSchema, depth: int) -> tuple[list[Schema], bool]:
+    def _enum(self, merged: MergedSchema, depth: int) -> list[Schema]:
         """Return the values where the dialect can list them, and their types where it cannot."""
         options = merged.enum or []
         values = [value for value in options if merged.types is None or has_type(value, merged.types)]
-        groups = _by_type(values or options)
-        null = bool(groups.pop("null", None))
         schemas = []
-        for name, group in groups.items():
-            if name in self._dialect.enum_types and (self._dialect.empty_strings or "" not in group):
+        for name, group in _by_type(values or options).items():
+            if name == "null":
+                schemas.append(self._null)
+            elif name in self._dialect.enum_types and (self._dialect.empty_strings or "" not in group):
                 schemas.append({"type": self._dialect.types[name], "enum": group})
             else:
                 schemas.append(self._typed(replace(merged, enum=None), name, depth))
                 merged.notes.append("one of " + ", ".join(map(quoted, group[:20])))
-        return schemas, null
+        return schemas
 
     def _untyped(self, merged: MergedSchema, depth: int) -> Schema:
         self.is_strict = False
@@ -208,16 +198,17 @@ class _Adapter:
             self._object(schema, merged, depth)
         elif name == "array":
             self._array(schema, merged, depth)
-        bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
         formats = self._dialect.formats
-        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in bounds):
+        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in merged.bounds):
+            limit = merged.bounds[keyword]
             is_declared = keyword in self._dialect.keywords
             if keyword == "format" and formats is not None:
-                is_declared = bounds["format"] in formats.get(name, ())
+                is_declared = limit in formats.get(name, ())
+            note = CONSTRAINTS[keyword].format(quoted(limit))
             if is_declared:
-                schema[keyword] = bounds[keyword]
-            else:
-                _note(merged, keyword, bounds[keyword])
+                schema[keyword] = limit
+            elif note not in merged.notes:
+                merged.notes.append(note)
         return schema
 
     def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
@@ -225,15 +216,17 @@ class _Adapter:
         for name in merged.required:
             declared.setdefault(name, merged.additional)
         properties = {}
-        for name, prop in declared.items():
-            if self.is_exhausted and name not in merged.required:
+        for name, node in declared.items():
+            if self._nodes > _MAX_NODES and name not in merged.required:
                 merged.additional = ANYTHING
-            elif prop.always is not False or name not in merged.properties:
-                properties[self._names[name]] = self.schema(prop, merged.ref_stack, depth + 1)
+            elif node.always is not False or name not in merged.properties:
+                properties[self._names[name]] = self.schema(node, merged.ref_stack, depth + 1)
         required = [self._names[name] for name in merged.required if self._names[name] in properties]
         if self._dialect.all_required:
             for name in properties.keys() - set(required):
-                properties[name] = self._join([properties[name]], null=True)
+                prop = properties[name]
+                if self._null["type"] not in prop.get("type", ()) and self._null not in prop.get("anyOf", ()):
+                    properties[name] = self._join([prop, self._null])
             required = list(properties)
         if properties:
             schema["properties"] = properties
@@ -306,61 +299,28 @@ class _Adapter:
         if array_depth:
             branches.append({"type": types["array"], "items": self._anything(array_depth - 1)})
         self._nodes += len(branches)
-        return self._join(branches, null=True)
+        return self._join([*branches, self._null])
 
-    def _join(self, schemas: list[Schema], *, null: bool) -> Schema:
-        """Return one schema for what fits any of these, or null."""
+    def _join(self, schemas: list[Schema]) -> Schema:
+        """Return one schema for what fits any of these."""
         branches: list[Schema] = []
         for schema in schemas:
             for branch in schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]:
-                if branch not in branches and {**branch, "nullable": True} not in branches:
+                if branch not in branches:
                     branches.append(branch)
-        if not branches:
-            return {"type": self._dialect.types["null"]}
         if {} in branches:
             return {}
-        if null and not any(map(self._accepts_null, branches)):
-            branches = self._add_null(branches)
+        if len(branches) > 1 and self._null in branches:
+            branches.remove(self._null)
+            first, null = branches[0], self._null["type"]
+            json_type = first.get("type")
+            if self._dialect.nullable:
+                branches[0] = {**first, "nullable": True}
+            elif len(branches) == 1 and isinstance(json_type, str) and json_type != null and "enum" not in first:
+                branches[0] = {**first, "type": [json_type, null]}
+            else:
+                branches.append(self._null)
         return branches[0] if len(branches) == 1 else {"anyOf": branches}
-
-    def _add_null(self, branches: list[Schema]) -> list[Schema]:
-        first, null = branches[0], self._dialect.types["null"]
-        if self._dialect.nullable:
-            return [{**first, "nullable": True}, *branches[1:]]
-        if len(branches) == 1 and isinstance(first.get("type"), str) and "enum" not in first:
-            return [{**first, "type": [first["type"], null]}]
-        return [*branches, {"type": null}]
-
-    def _accepts_null(self, schema: Schema) -> bool:
-        if "anyOf" in schema:
-            return any(map(self._accepts_null, schema["anyOf"]))
-        types = schema.get("type")
-        if types is None:
-            return "enum" not in schema and "$ref" not in schema
-        return bool(schema.get("nullable")) or self._dialect.types["null"] in (
-            types if isinstance(types, list) else [types]
-        )
-
-
-def _inclusive_bounds(merged: MergedSchema, name: str) -> dict[str, Any]:
-    """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
-    bounds = merged.bounds.copy()
-    for exclusive, bound, sign in _EXCLUSIVE_BOUNDS:
-        limit = bounds.pop(exclusive, None)
-        if limit is None:
-            continue
-        if name == "integer":
-            limit = sign * (floor(sign * limit) + 1)
-        else:
-            _note(merged, exclusive, limit)
-        bounds[bound] = TIGHTER[bound](bounds.get(bound, limit), limit)
-    return bounds
-
-
-def _note(merged: MergedSchema, keyword: str, limit: Any) -> None:
-    note = CONSTRAINTS[keyword].format(quoted(limit))
-    if note not in merged.notes:
-        merged.notes.append(note)
 
 
 def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:

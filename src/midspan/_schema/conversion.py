@@ -1,15 +1,13 @@
 """JSON values converted to Python values, and what the metadata of `Annotated` adds to a type.
 
-All problems of a value are collected, each with its location. In `Annotated`, a plain string is a description;
-`msgspec.Meta`, pydantic's `Field` and `annotated_types` are read by the names of their attributes. What JSON Schema
-cannot express, pydantic runs.
+In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`, pydantic's `Field` and
+`annotated_types`. What JSON Schema cannot express, pydantic runs.
 """
 
 import datetime
 import decimal
-import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._schema.problems import Problem, quoted
+from midspan._schema.tree import Schema
 from midspan.errors import ArgumentError, SchemaError
 
-Schema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
 _MAX_PROBLEMS = 20
@@ -27,6 +25,7 @@ _MAX_DECIMAL_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
+_PACKAGES = (*_PYDANTIC, "msgspec")
 _NUMBER_LIMITS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -59,31 +58,20 @@ class ConversionError(Exception):
     def expected(cls, expected: str, value: Any) -> "ConversionError":
         return cls.of(f"expected {expected}, got {quoted(value)}")
 
-    def argument_error(self) -> ArgumentError:
-        """Return the error for the model: one problem, or one line for each."""
-        if len(self.problems) == 1:
-            return ArgumentError(self.problems[0].path, self.problems[0].message)
-        return ArgumentError("", "\n".join(map(str, self.problems[:_MAX_PROBLEMS])))
-
 
 class TypeSchema(Struct, frozen=True):
     """A type hint as JSON Schema, and the function that converts JSON to its values."""
 
     schema: Schema
     convert: Convert
-    plain: frozenset[Any] = frozenset()
-    """The scalar types of JSON that need no conversion, if the hint allows no others."""
+    takes_json: bool = False
+    """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
 
     def describe(self, description: str) -> "TypeSchema":
         """Return it with this description, unless it has one."""
         if not description or "description" in self.schema:
             return self
         return replace(self, schema={**self.schema, "description": description})
-
-    @property
-    def takes_json(self) -> bool:
-        """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
-        return bool(self.plain) and float not in self.plain
 
 
 class ObjectSchema(Struct, frozen=True):
@@ -102,6 +90,23 @@ class ObjectSchema(Struct, frozen=True):
             raise ConversionError.expected(f"object with {', '.join(self.types) or 'no properties'}", value)
         converted = convert_parts((name, item, self.types.get(name, self.extra)) for name, item in value.items())
         return dict(zip(value, converted, strict=True))
+
+
+def convert_valid(value: Any, convert: Convert) -> Any:
+    """Convert a value that is valid by its schema. Raises ArgumentError if that does not suffice, as for a date."""
+    try:
+        return convert(value)
+    except ConversionError as error:
+        raise argument_error(error.problems) from error
+    except RecursionError as error:
+        raise ArgumentError("", "nested too deeply") from error
+
+
+def argument_error(problems: Sequence[Problem]) -> ArgumentError:
+    """Return the error for the model: one problem, or one line for each."""
+    if len(problems) == 1:
+        return ArgumentError(problems[0].path, problems[0].message)
+    return ArgumentError("", "\n".join(map(str, problems[:_MAX_PROBLEMS])))
 
 
 def convert_parts(parts: Iterable[tuple[str | int, Any, Any]]) -> list[Any]:
@@ -144,15 +149,12 @@ def scalar_type(hint: Any) -> TypeSchema | None:
             converted = msgspec.convert(value, hint)
         except msgspec.ValidationError:
             raise ConversionError.expected(expected, value) from None
-        if hint is decimal.Decimal and not _is_bounded(converted):
+        is_number = isinstance(converted, decimal.Decimal)
+        if is_number and not (converted.is_finite() and abs(converted.adjusted()) <= _MAX_DECIMAL_EXPONENT):
             raise ConversionError.expected("a finite number with a reasonable exponent", value)
         return converted
 
-    return TypeSchema(dict(schema), convert, frozenset([hint]) & JSON_SCALARS)
-
-
-def _is_bounded(number: decimal.Decimal) -> bool:
-    return number.is_finite() and abs(number.adjusted()) <= _MAX_DECIMAL_EXPONENT
+    return TypeSchema(dict(schema), convert, hint in JSON_SCALARS - {float})
 
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
@@ -227,12 +229,8 @@ def _annotations(item: Any) -> Schema:
 
 
 def _limits(item: Any) -> dict[str, Any]:
-    if isinstance(item, type):
-        return {}
-    limits = {name: getattr(item, name, None) for name in _LIMITS}
-    if isinstance(limits["pattern"], re.Pattern):
-        limits["pattern"] = limits["pattern"].pattern
-    return {name: value for name, value in limits.items() if value is not None and not callable(value)}
+    limits = {name: getattr(item, name, None) for name in _LIMITS} if _package(item) in _PACKAGES else {}
+    return {name: getattr(limit, "pattern", limit) for name, limit in limits.items() if limit is not None}
 
 
 def _json_types(schema: Schema) -> set[str]:

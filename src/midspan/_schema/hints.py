@@ -8,7 +8,7 @@ import enum
 import inspect
 import types
 import typing
-from collections import abc
+from collections import Counter, abc
 from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any
@@ -20,7 +20,6 @@ from midspan._schema.conversion import (
     JSON_SCALARS,
     ConversionError,
     ObjectSchema,
-    Schema,
     TypeSchema,
     annotation_keywords,
     call_foreign,
@@ -42,7 +41,7 @@ from midspan._schema.records import (
     record_of,
     special_forms,
 )
-from midspan._schema.tree import PYTHON_TYPES, Definitions, reference, referenced_name
+from midspan._schema.tree import PYTHON_TYPES, Schema, change_subschemas
 from midspan.errors import SchemaError
 
 _CONTAINERS: dict[Any, Any] = {
@@ -53,6 +52,7 @@ _CONTAINERS: dict[Any, Any] = {
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 _ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
 """What a function may return and a model cannot give."""
+_DEFS = "#/$defs/"
 _QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
 
 
@@ -63,7 +63,8 @@ class SchemaBuilder:
         """`advice` ends the message of the error for a hint that is not JSON serializable."""
         self.direction = direction
         self._advice = advice
-        self.definitions = Definitions()
+        self._definitions: dict[str, Schema] = {}
+        """Named types. Every use is a `$ref` until `resolve` inlines most of them."""
         self._known: list[tuple[Any, TypeSchema]] = []
 
     def build(self, hint: Any) -> TypeSchema:
@@ -98,6 +99,31 @@ class SchemaBuilder:
         if self.direction == "in":
             schema["additionalProperties"] = False
         return ObjectSchema(schema, built, frozenset(required))
+
+    def resolve(self, schema: Schema) -> Schema:
+        """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
+        uses: Counter[str | None] = Counter()
+
+        def count(node: Schema) -> Schema:
+            uses[_referenced_name(node)] += 1
+            return change_subschemas(node, count)
+
+        for node in (schema, *self._definitions.values()):
+            count(node)
+        # Something uses a recursive type beside the type itself.
+        shared = [name for name in self._definitions if uses[name] > 1]
+
+        def inline(node: Schema) -> Schema:
+            name = _referenced_name(node)
+            if name is None or name in shared:
+                return change_subschemas(node, inline)
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            return {**inline(self._definitions[name]), **siblings}
+
+        result = inline(schema)
+        if shared:
+            result["$defs"] = {name: inline(self._definitions[name]) for name in shared}
+        return result
 
     def _special(self, hint: Any) -> TypeSchema | None:
         """Return the type of hints that are neither classes nor have arguments."""
@@ -154,16 +180,9 @@ class SchemaBuilder:
         built = [self.build(member) for member in members if member is not msgspec.UnsetType]
         if len(built) == 1:
             return built[0]
-        plain: frozenset[Any] = frozenset()
-        if all(member.plain for member in built):
-            plain = plain.union(*(member.plain for member in built))
         schema: Schema = {"anyOf": [member.schema for member in built]}
-
-        def convert(value: Any) -> Any:
-            # Arguments were validated before, so there is nothing to check in a value that stays as it is.
-            return value if type(value) in plain else _first_accepting(value, built)
-
-        return TypeSchema(schema, convert, plain)
+        takes_json = all(member.takes_json for member in built)
+        return TypeSchema(schema, lambda value: _first_accepting(value, built), takes_json)
 
     def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
@@ -185,7 +204,7 @@ class SchemaBuilder:
 
     def _dict(self, key: Any, value: Any) -> TypeSchema:
         keys, values = self.build(key), self.build(value)
-        names = self.definitions.target(keys.schema)
+        names = self._definitions.get(_referenced_name(keys.schema) or "", keys.schema)
         if names.get("type", "string") not in ("string", "integer"):
             raise SchemaError("the keys of a JSON object are text; use str, int, a date or an Enum of these")
         schema: Schema = {"type": "object", "additionalProperties": values.schema or True}
@@ -235,14 +254,14 @@ class SchemaBuilder:
         known = self._find(hint)
         if known is None:
             # Other types may have the same names.
-            suffix = f"_{len(self.definitions.schemas)}" if self.definitions.schemas else ""
+            suffix = f"_{len(self._definitions)}" if self._definitions else ""
             schema, convert = pydantic_type(hint, self.direction, suffix)
             definitions = schema.pop("$defs", {})
-            self.definitions.schemas |= {name + suffix: definition for name, definition in definitions.items()}
-            if referenced_name(schema) is None and not hasattr(hint, "__metadata__"):
-                name = self.definitions.reserve(hint_name(hint))
-                self.definitions.schemas[name] = schema
-                schema = reference(name)
+            self._definitions |= {name + suffix: definition for name, definition in definitions.items()}
+            if "$ref" not in schema and not hasattr(hint, "__metadata__"):
+                name = self._reserve(hint_name(hint))
+                self._definitions[name] = schema
+                schema = {"$ref": _DEFS + name}
             known = TypeSchema(schema, convert)
             self._known.append((hint, known))
         return known
@@ -251,13 +270,21 @@ class SchemaBuilder:
         """Return a type that may refer to itself while it is built."""
         known = self._find(hint)
         if known is None:
-            name = self.definitions.reserve(name)
+            name = self._reserve(name)
             complete: list[TypeSchema] = []
-            known = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            known = TypeSchema({"$ref": _DEFS + name}, lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
             self._known.append((hint, known))
             complete.append(build())
-            self.definitions.schemas[name] = complete[0].schema
+            self._definitions[name] = complete[0].schema
         return known
+
+    def _reserve(self, name: str) -> str:
+        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
+        unique, number = name, 2
+        while unique in self._definitions:
+            unique, number = f"{name}{number}", number + 1
+        self._definitions[unique] = {}
+        return unique
 
     def _find(self, hint: Any) -> TypeSchema | None:
         return next((built for known, built in self._known if known == hint), None)  # some hints are not hashable
@@ -268,6 +295,10 @@ def hint_name(hint: Any) -> str:
     if isinstance(hint, type) and typing.get_origin(hint) is None:
         return hint.__name__
     return str(hint).removeprefix("typing.").removeprefix("collections.abc.")
+
+
+def _referenced_name(schema: Schema) -> str | None:
+    return schema["$ref"].removeprefix(_DEFS) if "$ref" in schema else None
 
 
 def _with_default(built: TypeSchema, default: Any) -> TypeSchema:
@@ -303,7 +334,7 @@ def _enum(cls: type[enum.Enum]) -> TypeSchema:
     if not all(isinstance(member.value, str) for member in cls):
         names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
         description = f"{description}\n\n{names}".strip()
-    return replace(_choice(tuple(cls)), plain=frozenset()).describe(description)
+    return _choice(tuple(cls)).describe(description)
 
 
 def _choice(members: tuple[Any, ...]) -> TypeSchema:
@@ -324,14 +355,13 @@ def _choice(members: tuple[Any, ...]) -> TypeSchema:
         except (KeyError, TypeError):
             raise ConversionError.expected(f"one of {', '.join(map(quoted, values))}", value) from None
 
-    is_plain = not any(isinstance(member, enum.Enum) for member in members)
-    return TypeSchema(schema, convert, frozenset(map(type, values)) if is_plain else frozenset())
+    return TypeSchema(schema, convert, not any(isinstance(member, enum.Enum | float) for member in members))
 
 
 def _first_accepting(value: Any, members: list[TypeSchema]) -> Any:
     """Convert a value to the first member of a union that accepts it; a number to the member of its own type."""
     if not isinstance(value, str | list | dict):
-        members = sorted(members, key=lambda member: type(value) not in member.plain)
+        members = sorted(members, key=lambda member: member.schema.get("type") != PYTHON_TYPES.get(type(value)))
     errors = []
     for member in members:
         try:

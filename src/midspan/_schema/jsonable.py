@@ -90,19 +90,20 @@ def _object(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _record(value: Any) -> dict[str, Any] | None:
     """Return the fields of a record under their names in JSON; None if the value is not a record."""
-    cls, tag = type(value), {}
+    cls = type(value)
+    items: dict[str, Any] = {}
     if issubclass(cls, Struct):
-        fields = [(field.name, field.encode_name) for field in msgspec.structs.fields(cls)]
         config = cls.__struct_config__
-        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        if config.tag_field is not None:
+            items[config.tag_field] = config.tag
+        items |= {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(cls)}
     elif dataclasses.is_dataclass(cls):
-        fields = [(field.name, field.name) for field in dataclasses.fields(cls)]
+        items = {field.name: getattr(value, field.name, msgspec.UNSET) for field in dataclasses.fields(cls)}
     elif is_named_tuple(cls):
-        fields = [(name, name) for name in cls._fields]
+        items = value._asdict()
     else:
         return None
-    items = {key: getattr(value, name, msgspec.UNSET) for name, key in fields}
-    return _object({**tag, **{key: item for key, item in items.items() if item is not msgspec.UNSET}})
+    return _object({key: item for key, item in items.items() if item is not msgspec.UNSET})
 
 
 def _reject(value: Any) -> Any:

@@ -6,17 +6,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from midspan._schema.problems import CONSTRAINTS, quoted
-from midspan._schema.tree import ANYTHING, SchemaNode
+from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
+from midspan._types.texts import canonical_json
 
-Types = frozenset[str]
-
-_MAX_COMPARISONS = 1_000_000
-
-TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
+_TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
-_BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
+_BOUNDS = frozenset((*_TIGHTER, "pattern", "format"))
 _NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
 _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
@@ -25,7 +22,8 @@ _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevalua
 class MergedSchema(Struct):
     """All constraints on one value. Subschemas are still nodes."""
 
-    types: Types | None = None
+    types: frozenset[str] | None = None
+    """With "integer" wherever there is "number"."""
     enum: list[Any] | None = None
     properties: dict[str, SchemaNode] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
@@ -54,7 +52,7 @@ class MergedSchema(Struct):
     def merge(self, other: "MergedSchema") -> None:
         """Add the constraints of another schema. Of two that cannot be combined, the first is kept."""
         if other.types is not None:
-            self.types = other.types if self.types is None else common_types(self.types, other.types) or self.types
+            self.types = other.types if self.types is None else self.types & other.types or self.types
         if other.enum is not None:
             self.enum = other.enum if self.enum is None else _shared_values(self.enum, other.enum) or self.enum
         for name, prop in other.properties.items():
@@ -67,19 +65,12 @@ class MergedSchema(Struct):
         self.unions = [*self.unions, *other.unions]
         for keyword, value in other.bounds.items():
             known = self.bounds.setdefault(keyword, value)
-            if keyword in TIGHTER:
-                self.bounds[keyword] = TIGHTER[keyword](known, value)
+            if keyword in _TIGHTER:
+                self.bounds[keyword] = _TIGHTER[keyword](known, value)
         self.description = self.description or other.description
         self.default = other.default if self.default is None else self.default
         self.examples = self.examples or other.examples
         self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
-
-
-def common_types(left: Types, right: Types) -> Types:
-    common = left & right
-    if ("number" in left and "integer" in right) or ("integer" in left and "number" in right):
-        common |= {"integer"}
-    return common
 
 
 def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
@@ -90,8 +81,8 @@ def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
 
 
 def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
-    """Return the values of both; none if there are too many to compare."""
-    return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
+    others = set(map(canonical_json, right))  # Python takes True for 1, JSON does not
+    return [value for value in left if canonical_json(value) in others]
 
 
 def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
@@ -114,13 +105,9 @@ def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchem
 def _own(node: SchemaNode) -> MergedSchema:
     """Return the constraints of a schema without those of its references and `allOf`."""
     schema = node.schema
-    types = schema.get("type")
-    enum = node.options
-    if "const" in schema and schema["const"] not in schema.get("enum", [schema["const"]]):
-        enum = schema["enum"]
     return MergedSchema(
-        types=None if types is None else frozenset([types] if isinstance(types, str) else types),
-        enum=enum,
+        types=declared_types(schema) if "type" in schema else None,
+        enum=node.options,
         properties={**node.properties},
         required=schema.get("required", []),
         additional=_additional(node),

@@ -1,25 +1,10 @@
 """Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
 
-import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from midspan._schema.tree import (
-    LISTS,
-    MAPS,
-    SchemaTree,
-    check_size,
-    format_pointer,
-    has_type,
-    map_subschemas,
-)
+from midspan._schema.tree import LISTS, MAPS, Schema, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
-
-if TYPE_CHECKING:
-    import jsonschema_rs
-
-Path = tuple[str, ...]
-Schema = dict[str, Any]
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
 """`google.ai.generativelanguage.Type`, by number."""
@@ -39,7 +24,7 @@ def normalize(schema: Any) -> Schema:
 def normalize_tree(schema: Any) -> SchemaTree:
     """Return the normalized schema as a tree, without keywords that could not be read or lead out of the document."""
     check_size(schema)
-    root = _normalized(schema, ())
+    root = _normalized(schema, "")
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
     tree = SchemaTree(root)
@@ -49,17 +34,17 @@ def normalize_tree(schema: Any) -> SchemaTree:
     return tree
 
 
-def _normalized(schema: Any, path: Path) -> Schema | bool:
+def _normalized(schema: Any, pointer: str) -> Schema | bool:
     if isinstance(schema, str):
         schema = schema.lower() == "true" if schema.lower() in ("true", "false") else {"type": schema}
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict):
-        raise SchemaError(f"no schema at {_place(path)}: {schema!r:.80} is neither an object nor a boolean")
+        raise SchemaError(f"no schema at {pointer or 'the root'}: {schema!r:.80} is neither an object nor a boolean")
     node = _modernize(schema)
     declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
-    node |= map_subschemas(node, lambda item, steps: _normalized(item, (*path, *steps)))
-    types = list(dict.fromkeys(_type_name(name, path) for name in _as_list(declared)))
+    node |= map_subschemas(node, lambda item, path: _normalized(item, pointer + path))
+    types = list(dict.fromkeys(_type_name(name, pointer) for name in _as_list(declared)))
     if declared is not None and types and "any" not in types:
         node["type"] = types[0] if len(types) == 1 else types
     if node.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
@@ -101,23 +86,15 @@ def _corrected(keyword: str, value: Any) -> Any:
 
 def _drop_malformed(tree: SchemaTree) -> None:
     """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
-    meta = _meta_validator()
+    from jsonschema_rs import meta  # slow to import
+
     try:
-        nodes = [] if meta.is_valid(tree.root.schema) else tree.nodes
-        for node in nodes:
-            values = {keyword: value for keyword, value in node.schema.items() if keyword not in node.subschemas}
-            for keyword, value in values.items():
-                if not meta.is_valid({keyword: value}):
+        for node in [] if meta.is_valid(tree.root.schema) else tree.nodes:
+            for keyword in node.schema.keys() - node.subschemas.keys():
+                if not meta.is_valid({keyword: node.schema[keyword]}):
                     del node.schema[keyword]
     except ValueError:
         return  # something in it that is not JSON, which compiling the schema reports
-
-
-@functools.cache
-def _meta_validator() -> "jsonschema_rs.Validator":
-    import jsonschema_rs  # slow to import
-
-    return jsonschema_rs.validator_for({"$ref": "https://json-schema.org/draft/2020-12/schema"})
 
 
 def _with_null(node: Schema) -> Schema:
@@ -146,10 +123,6 @@ def _fix_enum(node: Schema) -> None:
         del node["type"]
 
 
-def _place(path: Path) -> str:
-    return format_pointer(path) or "the root"
-
-
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
@@ -170,12 +143,12 @@ _ITEMS = re.compile(r"\w+[\[<](\w+)[\]>]|(\w+)\[\]")
 _TYPES = {"": "any"} | {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
 
 
-def _type_name(name: Any, path: Path) -> str:
+def _type_name(name: Any, pointer: str) -> str:
     """Return the JSON type, or "any", for a type name in any case. Of `HashMap<String, Long>` the outer name counts."""
     if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
         name = _TYPE_NUMBERS[name]
     text = str(name).strip().lower()  # None means null
     json_type = "array" if text.endswith("[]") else _TYPES.get(re.split(r"[\[<]", text)[0].rpartition(".")[2])
     if json_type is None:
-        raise SchemaError(f"unknown type {name!r:.80} at {_place(path)}")
+        raise SchemaError(f"unknown type {name!r:.80} at {pointer or 'the root'}")
     return json_type

@@ -1,19 +1,17 @@
 """The type that an answer must have, from a Python type or a JSON Schema."""
 
-from collections.abc import Iterable
-from itertools import islice
+import re
 from typing import Any
 
 import msgspec
 
 from midspan._schema.arguments import SchemaValidator
-from midspan._schema.conversion import ConversionError
+from midspan._schema.conversion import argument_error, convert_valid
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
 
 _VALUE = "value"
-_MAX_PROBLEMS = 5
 
 
 class OutputType:
@@ -31,43 +29,28 @@ class OutputType:
         except (SchemaError, TypeError) as error:
             raise SchemaError(f"output cannot be {hint_name(output)}: {error}") from error
         self._convert = built.convert
-        self.schema = builder.definitions.resolve(built.schema)
+        self.schema = builder.resolve(built.schema)
         # As the only property of an object, so that answers are coerced like arguments.
         outer = {"type": "object", "properties": {_VALUE: built.schema}, "required": [_VALUE]}
-        self._validator = SchemaValidator(builder.definitions.resolve(outer), label="output")
+        self._validator = SchemaValidator(builder.resolve(outer), label="output")
 
     def parse(self, value: Any) -> Any:
         """Return the value that JSON data stands for; an ArgumentError that a model can act on if there is none."""
         if self._convert is None:
             if problems := self._validator.problems(value):
-                raise _error(problems)
+                raise argument_error(problems)
             return value
         validated = self._validator.validate({_VALUE: value})
         if validated.problems:
-            raise _error(Problem(problem.steps[1:], problem.message) for problem in validated.problems)
-        try:
-            return self._convert(validated.arguments[_VALUE])
-        except ConversionError as error:
-            raise _error(error.problems) from error
-        except RecursionError as error:
-            raise ArgumentError("", "nested too deeply") from error
+            raise argument_error([Problem(problem.steps[1:], problem.message) for problem in validated.problems])
+        return convert_valid(validated.arguments[_VALUE], self._convert)
 
 
 def parse_json(text: str) -> Any:
     """Return the JSON data of a text; an ArgumentError if it is not JSON."""
     try:
-        return msgspec.json.decode(_without_fence(text))
+        # Models put the marks of a code block around JSON even where nobody wants them.
+        fenced = re.fullmatch(r"```.*?\n(.*)```", text.strip(), re.DOTALL)
+        return msgspec.json.decode(fenced[1] if fenced else text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ArgumentError("", f"it is not JSON: {error}") from error
-
-
-def _error(problems: Iterable[Problem]) -> ArgumentError:
-    return ArgumentError("", "; ".join(map(str, islice(problems, _MAX_PROBLEMS))))
-
-
-def _without_fence(text: str) -> str:
-    """Return the text without the marks of a code block, which models put around JSON even where nobody wants them."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
-        return bare[bare.index("\n") : -3]
-    return bare

@@ -6,16 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, format_pointer, type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, type_of
 
 Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 120
-MAX_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
-_UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
 CONSTRAINTS = {
     "const": "{}",
     "minimum": "at least {}",
@@ -40,6 +39,7 @@ CONSTRAINTS = {
     "propertyNames": "names of properties that fit {}",
     "dependentRequired": "if the first is given the others must be: {}",
     "unevaluatedProperties": "no other properties",
+    "falseSchema": "no value",
     "not": "nothing that fits {}",
     "if": "conditions apply",
     "dependentSchemas": "conditions apply",
@@ -87,44 +87,41 @@ def quoted(value: Any) -> str:
 
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     """Return the errors of a value as problems without repetitions: the first twenty, and whether there are more."""
-    every = (problem for error in errors for problem in format_error(error, tree))
-    first = list(islice(every, MAX_PROBLEMS))
+    every = (problem for error in errors for problem in _format_error(error, tree))
+    first = list(islice(every, _MAX_PROBLEMS))
     return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(every, 1)]]
 
 
-def format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
+def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
     """Yield an error of the validator, a `jsonschema_rs.ValidationError`, as one problem or several.
 
     It is not annotated, because the stubs of the validator leave open which fields each kind of error has.
     """
     keyword = error.kind.name
     steps = tuple(error.instance_path)
+    # The schema that the keyword is in.
+    node = tree.node(find_pointer(tree.root.schema, error.schema_path[:-1]))
     if keyword == "required":
         name = error.kind.property
-        expected = describe(_parent(error, tree).properties.get(name, ANYTHING))
+        expected = describe(node.properties.get(name, ANYTHING))
         yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
-    elif keyword in _UNKNOWN_NAMES:
-        known = [str(name) for name in _parent(error, tree).properties]
+    elif keyword in ("additionalProperties", "unevaluatedProperties"):
+        known = [str(name) for name in node.properties]
         choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
         for name in error.kind.unexpected:
             nearest = _nearest(str(name), known)
             hint = f"did you mean {_listed([nearest])}? " if nearest else ""
             yield Problem((*steps, name), f"is not a property of this object; {hint}{choices}")
     elif keyword in ("anyOf", "oneOf"):
-        yield from _format_union(error, tree)
+        yield from _format_union(error, node, tree)
     elif keyword == "propertyNames":
-        reasons = " and ".join(problem.message for problem in format_error(error.kind.error, tree))
+        reasons = " and ".join(problem.message for problem in _format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
-    elif keyword == "contains":  # and its two limits; the error does not say which
-        wanted = quoted(_parent(error, tree).schema.get(keyword))
-        yield Problem(steps, f"has too few or too many items that fit {wanted}, got {quoted(error.instance)}")
-    elif keyword == "falseSchema":
-        yield Problem(steps, "is not allowed here")
     else:
-        yield Problem(steps, _wrong_value(error))
+        yield Problem(steps, _wrong_value(error, node.schema.get(keyword)))
 
 
-def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
+def _format_union(error: Any, node: SchemaNode, tree: SchemaTree) -> Iterator[Problem]:
     """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
     steps = tuple(error.instance_path)
     if type(error.kind).__name__ == "OneOfMultipleValid":
@@ -133,16 +130,10 @@ def _format_union(error: Any, tree: SchemaTree) -> Iterator[Problem]:
     meant = [branch for branch in error.kind.context if not _is_of_another_type(branch, len(steps))]
     if len(meant) == 1:
         for inner in meant[0]:
-            yield from format_error(inner, tree)
+            yield from _format_error(inner, tree)
         return
-    expected = [describe(branch) for branch in _parent(error, tree).subschemas.get(error.kind.name, [])]
-    choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
+    choices = _alternatives(node.subschemas.get(error.kind.name, [])) or "one of the alternatives"
     yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
-
-
-def _parent(error: Any, tree: SchemaTree) -> SchemaNode:
-    """Return the schema that the keyword of an error is in."""
-    return tree.node(find_pointer(tree.root.schema, format_pointer(tuple(map(str, error.schema_path[:-1])))))
 
 
 def describe(node: SchemaNode, depth: int = 0) -> str:
@@ -154,17 +145,20 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
     if "const" in node.schema:
         return quoted(node.schema["const"])
     if "enum" in node.schema:
-        return f"one of {_quoted_list(node.schema['enum'])}"
+        return f"one of {_listed([*map(quoted, node.schema['enum'])])}"
     types = node.schema.get("type", "")
     if types == "array":
         items = describe(node.items, depth + 1)
         return f"array of {items}" if items else "array"
     if types == "object" and node.schema.get("required"):
         return f"object with {_listed(node.schema['required'])}"
-    if not types and node.variants:
-        expected = [describe(variant, depth + 1) for variant in node.variants[:_MAX_LISTED]]
-        return " or ".join(dict.fromkeys(filter(None, expected)))
+    if not types:
+        return _alternatives(node.variants[:_MAX_LISTED], depth + 1)
     return types if isinstance(types, str) else " or ".join(types)
+
+
+def _alternatives(nodes: list[SchemaNode], depth: int = 0) -> str:
+    return " or ".join(dict.fromkeys(filter(None, (describe(node, depth) for node in nodes))))
 
 
 def _is_of_another_type(branch: list[Any], depth: int) -> bool:
@@ -175,16 +169,16 @@ def _is_of_another_type(branch: list[Any], depth: int) -> bool:
     )
 
 
-def _wrong_value(error: Any) -> str:
+def _wrong_value(error: Any, limit: Any) -> str:
     """Return the message about a value that is not of the right type, not one of the options, or beyond a limit."""
-    keyword, value, limit = error.kind.name, error.instance, error.kind.value
+    keyword, value = error.kind.name, error.instance
     if keyword == "type":
         got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
         return f"expected {' or '.join(error.kind.types)}, got {got}"
     if keyword == "enum":
         nearest = _nearest(str(value), list(map(str, limit)), 0.5)
         hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == nearest), "")
-        return f"must be one of {_quoted_list(limit)}, got {quoted(value)}{hint}"
+        return f"must be one of {_listed([*map(quoted, limit)])}, got {quoted(value)}{hint}"
     if type(error.kind).__name__ == "BacktrackLimitExceeded":
         return "takes too long to match against its pattern"
     expected = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
@@ -199,10 +193,6 @@ def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
 
     candidates = [option for option in options[:_MAX_COMPARED] if len(option) <= MAX_QUOTED_CHARS]
     return next(iter(get_close_matches(word, candidates, 1, cutoff)), None)
-
-
-def _quoted_list(values: list[Any]) -> str:
-    return _listed([quoted(value) for value in values])
 
 
 def _listed(words: list[str]) -> str:

@@ -14,11 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ConversionError, Convert, Schema, call_foreign
+from midspan._schema.conversion import ConversionError, Convert, call_foreign
 from midspan._schema.docstrings import parse_docstring
 from midspan._schema.problems import Problem
-from midspan._schema.tree import without_titles
-from midspan._types.parts import ProviderData
+from midspan._schema.tree import Schema, without_titles
 from midspan.errors import SchemaError
 
 Direction = Literal["in", "out"]
@@ -53,20 +52,27 @@ class Record(Struct, frozen=True):
 def record_of(hint: Any, direction: Direction) -> Record | None:
     """Return the record that a class, or a generic class with its arguments, is; None if it is not a record."""
     cls = typing.get_origin(hint) or hint
-    read = _field_reader(cls)
-    if read is None:
+    if is_typed_dict(cls):
+        fields = _typed_dict_fields(cls)
+    elif isinstance(cls, type) and issubclass(cls, Struct):
+        fields = _struct_fields(cls, direction)
+    elif isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        fields = _dataclass_fields(cls, direction)
+    elif is_named_tuple(cls):
+        fields = _named_tuple_fields(cls, direction)
+    else:
         return None
     documentation = parse_docstring(own_docstring(cls))
     values = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(hint), strict=False))
-    fields = tuple(
+    described = tuple(
         replace(
             field,
             hint=_substitute(field.hint, values),
             description=field.description or documentation.parameters.get(field.keyword, ""),
         )
-        for field in read(cls, direction)
+        for field in fields
     )
-    return Record(fields, dict if is_typed_dict(cls) else cls, documentation.description)
+    return Record(described, dict if is_typed_dict(cls) else cls, documentation.description)
 
 
 def special_forms(name: str) -> tuple[Any, ...]:
@@ -106,6 +112,8 @@ def own_docstring(cls: type) -> str:
 def unwrap_default(field: Field) -> Field:
     """Return a parameter whose default is `pydantic.Field(…)` with what that object says."""
     fields, declared = sys.modules.get("pydantic.fields"), field.default
+    if isinstance(declared, dataclasses.Field | type(msgspec.field())):
+        raise SchemaError(f"parameter {field.key!r}: field() is for classes; write the default value itself")
     if fields is None or not isinstance(declared, fields.FieldInfo):
         return field
     field = replace(field, hint=Annotated[(field.hint, declared)], required=declared.is_required())
@@ -123,19 +131,7 @@ def _known_default(default: Any, factory: Any) -> Any:
     return factory() if factory in _CONTAINERS else NO_DEFAULT
 
 
-def _field_reader(cls: Any) -> Callable[[Any, Direction], Iterator[Field]] | None:
-    if not isinstance(cls, type):
-        return None
-    if is_typed_dict(cls):
-        return _typed_dict_fields
-    if issubclass(cls, Struct):
-        return _struct_fields
-    if dataclasses.is_dataclass(cls):
-        return _dataclass_fields
-    return _named_tuple_fields if is_named_tuple(cls) else None
-
-
-def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:
+def _typed_dict_fields(cls: Any) -> Iterator[Field]:
     readonly = special_forms("ReadOnly")
     qualifiers = dict.fromkeys(special_forms("Required"), True) | dict.fromkeys(special_forms("NotRequired"), False)
     for name, hint in class_hints(cls).items():
@@ -149,14 +145,10 @@ def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:
 
 def _struct_fields(cls: Any, direction: Direction) -> Iterator[Field]:
     config = cls.__struct_config__
-    if config.array_like:
-        raise SchemaError(f"{cls.__name__} is array_like, so its fields have no names that a model could fill in")
     hints = class_hints(cls)
     if config.tag is not None:
         yield Field(config.tag_field, "", typing.Literal[config.tag], required=True)
     for field in msgspec.structs.fields(cls):
-        if hints[field.name] == ProviderData | None:
-            continue  # of our own parts: bytes of a provider, which no tool takes or returns
         default = _known_default(field.default, field.default_factory)
         required = field.required or (direction == "out" and default is not msgspec.UNSET)
         yield Field(field.encode_name, field.name, hints[field.name], required, default)

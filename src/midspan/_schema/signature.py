@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ConversionError, ObjectSchema, Schema
+from midspan._schema.conversion import ObjectSchema, convert_valid
 from midspan._schema.docstrings import Docstring, parse_docstring
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.records import (
@@ -27,8 +27,9 @@ from midspan._schema.records import (
     special_forms,
     unwrap_default,
 )
+from midspan._schema.tree import Schema
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan.errors import ArgumentError, SchemaError
+from midspan.errors import SchemaError
 
 T = TypeVar("T")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -71,12 +72,7 @@ class Binding(Struct, frozen=True, eq=False):
     """Whether the function has a context without a default, of a type that excludes None."""
 
     def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
-        try:
-            values = self.parameters.convert(arguments)
-        except ConversionError as error:
-            raise error.argument_error() from error
-        except RecursionError as error:
-            raise ArgumentError("", "nested too deeply") from error
+        values = convert_valid(arguments, self.parameters.convert)
         for name, factory in self.factories.items():
             if name not in values:
                 values[name] = factory()
@@ -105,11 +101,10 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
     if not callable(function):
         raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
-    label = _label(function)
-    name = name or label
+    name = name or _label(function)
     if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
-    signature, resolve = _signature(function), _Resolver(function, label)
+    signature, resolve = _signature(function), _resolver(function)
     bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
     parameters = [
         parameter.replace(annotation=resolve(parameter.name, parameter.annotation))
@@ -135,7 +130,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     return Signature(
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
-        parameters=builder.definitions.resolve(schema),
+        parameters=builder.resolve(schema),
         response=_response(function, signature.return_annotation, resolve),
         bind=_binding(parameters, fields, built),
     )
@@ -213,30 +208,27 @@ def _docstring(function: Any) -> str:
     return inspect.getdoc(function) or inspect.getdoc(type(function)) or ""
 
 
-class _Resolver:
-    """Turns annotations that are text into types, with the names that the function itself sees."""
+def _resolver(function: Any) -> Callable[[str, Any], Any]:
+    """Return what turns annotations that are text into types, with the names that the function itself sees."""
+    label, called = _label(function), _called(function)
+    is_class = isinstance(called, type)
+    function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
+    names, closure = getattr(function, "__globals__", {}), _closure(function)
 
-    def __init__(self, function: Any, label: str) -> None:
-        called = _called(function)
-        is_class = isinstance(called, type)
-        function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
-        self._globals = getattr(function, "__globals__", {})
-        self._locals = _closure(function)
-        self._label = label
-
-    def __call__(self, name: str, annotation: Any) -> Any:
+    def resolve(name: str, annotation: Any) -> Any:
         if annotation is NO_HINT or isinstance(annotation, type):
             return annotation
         carrier = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            hints = typing.get_type_hints(carrier, self._globals, self._locals, include_extras=True)
+            return typing.get_type_hints(carrier, names, closure, include_extras=True)[name]
         except Exception as error:  # evaluating an annotation is foreign code
             place = "the return value" if name == "return" else f"parameter {name!r}"
             raise SchemaError(
-                f"{self._label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
+                f"{label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
                 "the names in it must exist in the module of the function at run time"
             ) from error
-        return hints[name]
+
+    return resolve
 
 
 def _closure(function: Any) -> dict[str, Any]:
@@ -310,7 +302,7 @@ def _hint(parameter: inspect.Parameter) -> Any:
     return Optional[hint]  # noqa: UP045 - as above
 
 
-def _response(function: Any, annotation: Any, resolve: _Resolver) -> Schema | None:
+def _response(function: Any, annotation: Any, resolve: Callable[[str, Any], Any]) -> Schema | None:
     """Return the schema of the result; None if the hint says nothing, or nothing that JSON Schema can express."""
     builder, function = SchemaBuilder("out"), _unwrap_partial(function)
     try:
@@ -320,6 +312,6 @@ def _response(function: Any, annotation: Any, resolve: _Resolver) -> Schema | No
             hint = (Any, *typing.get_args(hint))[-1]
         if hint is NO_HINT or hint in (*special_forms("NoReturn"), *special_forms("Never")):
             return None
-        return builder.definitions.resolve(builder.build(hint).schema) or None
+        return builder.resolve(builder.build(hint).schema) or None
     except SchemaError:
         return None  # the model does without a declared result

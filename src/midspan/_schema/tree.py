@@ -1,13 +1,12 @@
-"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree.
+"""A JSON Schema as a tree of nodes with resolved references, and bounds on the work that it can cause."""
 
-`Definitions` collects the `$defs` of a schema that is being built.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan.errors import SchemaError
 
@@ -16,6 +15,11 @@ Schema = dict[str, Any]
 MAX_DEPTH = 128
 MAX_VALUES = 50_000
 _MAX_MEASURED = 2_000_000
+_MAX_VALUE_DEPTH = 100
+_MAX_CHECKS = 50_000
+_MAX_REF_DEPTH = 500
+_MAX_STACK = 1_000
+"""How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 
 SINGLE = frozenset(["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]) | frozenset(
     ["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"]
@@ -26,26 +30,28 @@ MAPS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs"
 _DEFINITIONS = frozenset(["$defs", "definitions"])
 _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
 """Keywords whose schemas look at the very value that their parent looks at."""
+_UNBOUNDED = frozenset(("$dynamicRef", "$recursiveRef", "uniqueItems"))
+"""References that may lead to the schema that they are in, and a keyword that compares whole values."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
 PYTHON_TYPES = dict(zip((str, float, int, bool, list, dict, type(None)), TYPES, strict=True))
 
 
-def format_pointer(steps: tuple[str, ...]) -> str:
+def format_pointer(*steps: str | int) -> str:
     """Return the location of a schema as a JSON Pointer: `/properties/place/items`."""
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def map_subschemas(schema: dict[str, Any], change: Callable[[Any, tuple[str, ...]], Any]) -> dict[str, Any]:
-    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its path from here."""
+def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
+    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its pointer from here."""
     changed: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
-            changed[keyword] = {name: change(item, (keyword, name)) for name, item in value.items()}
+            changed[keyword] = {name: change(item, format_pointer(keyword, name)) for name, item in value.items()}
         elif isinstance(value, list) and (keyword in LISTS or keyword == "items"):  # as up to draft 2019-09
-            changed[keyword] = [change(item, (keyword, str(index))) for index, item in enumerate(value)]
+            changed[keyword] = [change(item, format_pointer(keyword, index)) for index, item in enumerate(value)]
         elif keyword in SINGLE:
-            changed[keyword] = change(value, (keyword,))
+            changed[keyword] = change(value, format_pointer(keyword))
     return changed
 
 
@@ -53,44 +59,37 @@ class SchemaNode:
     """One schema of a document, with its subschemas and the target of its `$ref`."""
 
     target: "SchemaNode | None" = None
-    properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
-    pattern_properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
     additional: "SchemaNode"
     """The schema of properties that are not named."""
-    prefix: "Sequence[SchemaNode]" = ()
-    """The schemas of the first items one by one, as any draft writes them."""
     items: "SchemaNode"
     """The schema of all items after the prefix."""
-    all_of: "Sequence[SchemaNode]" = ()
-    _types: frozenset[str] | None = None
 
-    def __init__(self, schema: Any, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, schema: Any, subschemas: Mapping[str, Any] = MappingProxyType({}), pointer: str = "") -> None:
         self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
         self.always: bool | None = schema if isinstance(schema, bool) else None
         """True for the schema `true`, which any value fits, and False for `false`, which no value fits."""
-        self.pointer = format_pointer(path)
+        self.pointer = pointer
         """Where it is in the document."""
-        self.subschemas: dict[str, Any] = {}
+        self.subschemas = subschemas
         """By keyword: a node, a list of nodes, or nodes by name."""
+        self.properties: Mapping[str, SchemaNode] = subschemas.get("properties", {})
+        self.pattern_properties: Mapping[str, SchemaNode] = subschemas.get("patternProperties", {})
+        self.all_of: Sequence[SchemaNode] = subschemas.get("allOf", ())
+        prefix, items = "prefixItems", "items"
+        if isinstance(subschemas.get("items"), list):  # as up to draft 2019-09
+            prefix, items = "items", "additionalItems"
+        self.prefix: Sequence[SchemaNode] = subschemas.get(prefix, ())
+        """The schemas of the first items one by one."""
+        if items in subschemas:
+            self.items = subschemas[items]
+        if "additionalProperties" in subschemas:
+            self.additional = subschemas["additionalProperties"]
+        self._types: frozenset[str] | None = None
 
     @classmethod
     def combine(cls, keyword: str, nodes: "Sequence[SchemaNode]") -> "SchemaNode":
         """Return a node that stands for `{keyword: nodes}` and has no place in the document."""
-        node = cls({keyword: [inner.raw for inner in nodes]})
-        node.attach({keyword: nodes})
-        return node
-
-    def attach(self, subschemas: dict[str, Any]) -> None:
-        self.subschemas = subschemas
-        self.properties = subschemas.get("properties", self.properties)
-        self.pattern_properties = subschemas.get("patternProperties", self.pattern_properties)
-        self.additional = subschemas.get("additionalProperties", ANYTHING)
-        self.all_of = subschemas.get("allOf", ())
-        items = subschemas.get("items", ANYTHING)
-        if isinstance(items, list):
-            self.prefix, self.items = items, subschemas.get("additionalItems", ANYTHING)
-        else:
-            self.prefix, self.items = subschemas.get("prefixItems", ()), items
+        return cls({keyword: [inner.raw for inner in nodes]}, {keyword: nodes})
 
     @property
     def raw(self) -> Any:
@@ -194,10 +193,7 @@ class SchemaNode:
     def _declared_types(self) -> frozenset[str]:
         if self.always is False:
             return frozenset()
-        declared = self.schema.get("type", TYPES)
-        types = frozenset([declared] if isinstance(declared, str) else declared)
-        if "number" in types:
-            types |= {"integer"}
+        types = declared_types(self.schema)
         if (options := self.options) is not None:
             types &= {"number" if type(option) is float else type_of(option) for option in options}
         return types
@@ -216,12 +212,12 @@ class SchemaTree:
         self._by_id: dict[int, SchemaNode] = {}
         self._anchors: dict[str, Any] = {}
         self._references: list[SchemaNode] = []
-        self.root = self._add(schema, ())
+        self.root = self._add(schema, "")
         for node in self._references:  # grows while it is read
             target, fragment = self._find(node.schema["$ref"])
             if isinstance(target, dict | bool):
                 # It may be where no keyword puts a schema, and is added now.
-                node.target = self._add(target, tuple(pointer_steps(fragment)))
+                node.target = self._add(target, fragment if fragment.startswith("/") else "")
 
     @property
     def nodes(self) -> list[SchemaNode]:
@@ -237,17 +233,29 @@ class SchemaTree:
         """Nodes whose `$ref` leads out of the document, or nowhere."""
         return [node for node in self._references if node.target is None]
 
-    def _add(self, schema: Any, path: tuple[str, ...]) -> SchemaNode:
+    def validation_cost(self) -> "ValidationCost":
+        """Return the cost of validating values. A schema that would take too long is an error."""
+        known: dict[int, ValidationCost] = {}
+        cost = _node_cost(self.root, known)
+        costs = known.values()
+        checks, ref_depth = max(cost.checks for cost in costs), max(cost.ref_depth for cost in costs)
+        if checks > _MAX_CHECKS:
+            raise SchemaError(f"its references unfold into more than {_MAX_CHECKS:,} checks of one value")
+        if ref_depth > _MAX_REF_DEPTH:
+            raise SchemaError(f"it has a chain of more than {_MAX_REF_DEPTH} references")
+        return replace(cost, checks=checks, branching=max(cost.branching for cost in costs), ref_depth=ref_depth)
+
+    def _add(self, schema: Any, pointer: str) -> SchemaNode:
         if not isinstance(schema, dict):
-            return SchemaNode(schema, path)
+            return SchemaNode(schema, pointer=pointer)
         if (known := self._by_id.get(id(schema))) is not None:
             return known
-        node = self._by_id[id(schema)] = SchemaNode(schema, path)
+        subschemas = map_subschemas(schema, lambda item, path: self._add(item, pointer + path))
+        node = self._by_id[id(schema)] = SchemaNode(schema, subschemas, pointer)
         if isinstance(schema.get("$anchor"), str):
             self._anchors[schema["$anchor"]] = schema
         if isinstance(schema.get("$ref"), str):
             self._references.append(node)
-        node.attach(map_subschemas(schema, lambda item, steps: self._add(item, (*path, *steps))))
         return node
 
     def _find(self, reference: str) -> tuple[Any, str]:
@@ -260,23 +268,30 @@ class SchemaTree:
             return None, fragment
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(fragment), fragment
-        return find_pointer(self._document, fragment), fragment
+        return find_pointer(self._document, pointer_steps(fragment)), fragment
 
 
 def pointer_steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def find_pointer(document: Any, pointer: str) -> Any:
-    """Return what a JSON Pointer leads to; None if there is nothing."""
-    for step in pointer_steps(pointer):
+def find_pointer(document: Any, steps: Iterable[str | int]) -> Any:
+    """Return what the steps of a JSON Pointer lead to; None if there is nothing."""
+    for step in steps:
         if isinstance(document, dict):
             document = document.get(step)
-        elif isinstance(document, list) and step.isascii() and step.isdigit() and int(step[:9]) < len(document):
-            document = document[int(step[:9])]
+        elif isinstance(document, list) and (index := str(step)[:9]).isdecimal() and int(index) < len(document):
+            document = document[int(index)]
         else:
             return None
     return document
+
+
+def declared_types(schema: Schema) -> frozenset[str]:
+    """Return the types that `type` allows, with "integer" if a number is allowed; all if there is no `type`."""
+    types = schema.get("type", TYPES)
+    names = frozenset([types] if isinstance(types, str) else types)
+    return names | {"integer"} if "number" in names else names
 
 
 def type_of(value: Any) -> str:
@@ -323,57 +338,47 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
     return size, max_depth + 1
 
 
-class Definitions:
-    """Named types while a schema is built. Every use is a `$ref` until `resolve` inlines most of them."""
+class ValidationCost(Struct, frozen=True):
+    """How much work references, unions and `allOf` can make of validating one value."""
 
-    def __init__(self) -> None:
-        self.schemas: dict[str, Schema] = {}
+    checks: int = 1
+    """At most this many schemas look at the same value."""
+    branching: int = 1
+    """The number of branches through which they reach it."""
+    ref_depth: int = 1
+    """How many of them are nested in each other."""
+    total: int = 1
+    """The size of the schema with every reference written out once."""
+    is_unbounded: bool = True
+    """Whether validating a value may go deeper into it than the schema itself is deep."""
 
-    def reserve(self, name: str) -> str:
-        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
-        unique, number = name, 2
-        while unique in self.schemas:
-            unique, number = f"{name}{number}", number + 1
-        self.schemas[unique] = {}
-        return unique
+    @property
+    def max_value_depth(self) -> int:
+        return max(8, min(_MAX_VALUE_DEPTH, _MAX_STACK // self.ref_depth))
 
-    def target(self, schema: Schema) -> Schema:
-        """Return what a schema refers to, or the schema itself."""
-        name = referenced_name(schema)
-        return schema if name is None else self.schemas[name]
-
-    def resolve(self, schema: Schema) -> Schema:
-        """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
-        uses: Counter[str] = Counter()
-
-        def count(node: Schema) -> Schema:
-            uses.update(filter(None, [referenced_name(node)]))
-            return change_subschemas(node, count)
-
-        for node in (schema, *self.schemas.values()):
-            count(node)
-        shared = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
-
-        def inline(node: Schema) -> Schema:
-            name = referenced_name(node)
-            if name is None or name in shared:
-                return change_subschemas(node, inline)
-            siblings = {key: value for key, value in node.items() if key != "$ref"}
-            return {**inline(self.schemas[name]), **siblings}
-
-        result = inline(schema)
-        if shared:
-            result["$defs"] = {name: inline(self.schemas[name]) for name in self.schemas if name in shared}
-        return result
+    def estimate(self, size: int, depth: int) -> int:
+        """Return about how many validations a value of this size and depth takes."""
+        unfolded: int = self.branching ** min(depth, 40)
+        return size * (unfolded if self.is_unbounded else min(unfolded, self.total))
 
 
-def reference(name: str) -> Schema:
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def referenced_name(schema: Schema) -> str | None:
-    target = schema.get("$ref")
-    return target.removeprefix("#/$defs/") if isinstance(target, str) else None
+def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
+    """Return the cost of a node, and add it to those that are known."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = ValidationCost()  # for a schema that refers to itself
+    checks, branching, ref_depth, total = 1, 0, 0, 1
+    is_unbounded = not _UNBOUNDED.isdisjoint(node.schema)
+    for inner, is_in_place in node.dependencies:
+        cost = _node_cost(inner, known)
+        total += cost.total
+        is_unbounded = is_unbounded or cost.is_unbounded
+        if is_in_place:
+            checks += cost.checks
+            branching += cost.branching
+            ref_depth = max(ref_depth, cost.ref_depth)
+    known[id(node)] = ValidationCost(checks, max(branching, 1), ref_depth + 1, total, is_unbounded)
+    return known[id(node)]
 
 
 def without_titles(schema: Schema) -> Schema:

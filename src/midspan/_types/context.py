@@ -8,8 +8,6 @@ from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
-from msgspec import Struct
-
 from midspan._types.parts import ToolResult
 from midspan.errors import ToolError
 
@@ -46,29 +44,38 @@ class RunHost(Protocol):
         """Execute a call that a tool makes."""
 
 
-class RunContext(Struct, Generic[User], eq=False):
+class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    _user: User = None  # type: ignore[assignment]  # without a value, User is None
-    run_id: str = ""
-    call_id: str = ""
-    turn: int = 0
-    index: int = 0
-    """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
-    depth: int = 0
-    """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
-    deadline: float | None = None
-    """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
-    host: RunHost | None = None
-    """The run itself. Tools use the methods below instead."""
-    on_error: Callable[[BaseException], None] | None = None
-    cancelled: bool = False
-    """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
+    __slots__ = ("_host", "_on_error", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
 
-    @property
-    def user(self) -> User:
+    def __init__(
+        self,
+        user: User = None,  # type: ignore[assignment]  # without a value, User is None
+        run_id: str = "",
+        call_id: str = "",
+        turn: int = 0,
+        index: int = 0,
+        depth: int = 0,
+        deadline: float | None = None,
+        host: RunHost | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.user = user
         """What the caller passed to the run as `context=`."""
-        return self._user
+        self.run_id = run_id
+        self.call_id = call_id
+        self.turn = turn
+        self.index = index
+        """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
+        self.depth = depth
+        """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
+        self.deadline = deadline
+        """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
+        self.cancelled = False
+        """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
+        self._host = host
+        self._on_error = on_error
 
     def start(self, timeout: float | None) -> float:
         """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""
@@ -83,8 +90,8 @@ class RunContext(Struct, Generic[User], eq=False):
 
     def report_error(self, error: BaseException) -> None:
         """Note that the tool raised something that is not meant for the model. The executor calls this."""
-        if self.on_error is not None:
-            self.on_error(error)
+        if self._on_error is not None:
+            self._on_error(error)
 
     def __repr__(self) -> str:
         return f"<RunContext of call {self.call_id!r} in run {self.run_id!r}>"
@@ -106,14 +113,14 @@ class RunContext(Struct, Generic[User], eq=False):
         """Report how much is done, from 0 to 1, to the observers of the run. Works from any thread."""
         if fraction is not None:
             fraction = min(max(fraction, 0.0), 1.0)
-        if self.host is not None:
-            self.host.report_progress(self, fraction, message)
+        if self._host is not None:
+            self._host.report_progress(self, fraction, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
         """Log a message under the id of the run and of the call. An MCP client that wants log messages gets it too."""
         _log.log(level, "[%s %s] %s", self.run_id, self.call_id, message, extra=self.log_fields)
-        if self.host is not None:
-            self.host.report_log(self, level, message)
+        if self._host is not None:
+            self._host.report_log(self, level, message)
 
     @property
     def log_fields(self) -> dict[str, str]:
@@ -122,24 +129,24 @@ class RunContext(Struct, Generic[User], eq=False):
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None = None) -> Any:
         """Ask the user of the run, through its `on_question=`. `schema` is a JSON Schema for the answer."""
-        if self.host is None:
+        if self._host is None:
             raise ToolError("there is no user to ask")
-        return await _in_loop(self.host.loop, self.host.ask_user(question, schema))
+        return await _in_loop(self._host.loop, self._host.ask_user(question, schema))
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call another tool of the run, which must be declared read-only. The call counts against the limits."""
-        if self.host is None:
+        if self._host is None:
             raise ToolError(f"{name} can be called only within a run")
-        return await _in_loop(self.host.loop, self.host.call_tool(self, name, arguments))
+        return await _in_loop(self._host.loop, self._host.call_tool(self, name, arguments))
 
     def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
-        if self.host is None:
+        if self._host is None:
             return asyncio.run(coroutine)
-        if self.host.thread == get_ident():
+        if self._host.thread == get_ident():
             coroutine.close()  # else Python warns that it was never awaited, beside the error below
             raise ToolError("wait_for is for plain functions; in an async function, use await")
-        return asyncio.run_coroutine_threadsafe(coroutine, self.host.loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._host.loop).result()
 
 
 async def _in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -160,6 +167,8 @@ def trace_headers() -> dict[str, str]:
 
 class _NoContext(RunContext[Any]):
     """Shared by all calls that are made outside a run, so it must not change."""
+
+    __slots__ = ()
 
     def start(self, timeout: float | None) -> float:  # noqa: ARG002 - of the class above
         return monotonic()

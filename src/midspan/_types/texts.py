@@ -69,3 +69,22 @@ def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
+    try:
+        encoded = encode_sorted(value)
+        if encoded.find(b".0") < 0:  # `in` is slower: it tries to read an integer first
+            return encoded
+        return encode_sorted(_with_integers(msgspec.json.decode(encoded)))
+    except NOT_JSON:
+        return repr(value).encode("utf-8", "backslashreplace")
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value

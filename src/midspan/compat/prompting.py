@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from midspan._loop.blocking import run_blocking
-from midspan._types.messages import Message
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.client import PromptedTools
+from midspan.providers.prompted.client import PromptedTools, calls_as_dicts
 from midspan.providers.prompted.forms import MARKER_WORD
 from midspan.providers.prompted.prompt import system_prompt
 from midspan.providers.provider import ModelProfile
@@ -30,5 +31,5 @@ def extract_tool_calls(text: str, tools: Iterable[ToolLike]) -> list[dict[str, A
     """
     specs = [ToolSpec.of(tool) for tool in tools]
     model = PromptedTools(ScriptedProvider([text], profile=ModelProfile("Gemini")))
-    step = run_blocking(model.step([Message.user("")], specs))
-    return step.tool_calls
+    request = ModelRequest(RequestConfig(model.model, tools=tuple(specs)), History([Message.user("")]))
+    return calls_as_dicts(run_blocking(model.generate(request)).message.calls)

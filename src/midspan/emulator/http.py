@@ -4,8 +4,10 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from functools import partial
 from http import HTTPStatus
+from threading import Thread
 from typing import Annotated, Self, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -14,9 +16,6 @@ from msgspec import Meta, Struct
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
-from midspan.tools.loop_thread import LoopThread
-
-_MAX_REQUEST_BYTES = 2**28
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -96,24 +95,15 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:
             return  # the bytes after an invalid request cannot be understood
-        self._size += len(data)
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._reject(501, "this server does not support protocol upgrades")
-        except HttpParserError as error:
-            self._reject(400, f"not valid HTTP: {error}")
-        if self._size > _MAX_REQUEST_BYTES:
-            self._reject(413, "the request is too large")
-
-    def _reject(self, status: int, message: str) -> None:
-        self._is_invalid = True
-        self._received.put_nowait(reply(message.encode(), status, "text/plain"))
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self._is_invalid = True
+            self._received.put_nowait(reply(f"not valid HTTP: {error}".encode(), 400, "text/plain"))
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._size = 0
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -129,7 +119,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._parser.should_upgrade():
-            return  # without its body
+            return  # the parser does not read the body; the request is rejected
         method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
         keep_alive = self._parser.should_keep_alive()
         self._received.put_nowait(Request(method, target, self._headers, bytes(self._body), keep_alive))
@@ -163,7 +153,7 @@ class _Connection(asyncio.Protocol):
 class HttpServer:
     """Answers requests on loopback with the replies of a handler.
 
-    `with` runs the server in a thread, which all servers share, `async with` in the running event loop.
+    `with` runs the server in a thread of its own, `async with` in the running event loop.
     """
 
     def __init__(self, handler: Handler, *, host: str, port: int, clock: Clock) -> None:
@@ -206,10 +196,21 @@ class HttpServer:
         await self._server.wait_closed()
 
     def __enter__(self) -> Self:
-        return asyncio.run_coroutine_threadsafe(self.__aenter__(), _loop_thread.loop()).result()
+        started: Future[None] = Future()
+        self._thread = Thread(target=asyncio.run, args=(self._run(started),), name="midspan-emulator", daemon=True)
+        self._thread.start()
+        started.result()
+        return self
+
+    async def _run(self, started: Future[None]) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with self:
+                started.set_result(None)
+                await self._stopping.wait()
+        except ConfigError as error:
+            started.set_exception(error)
 
     def __exit__(self, *exc_info: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.__aexit__(), _loop_thread.loop()).result()
-
-
-_loop_thread = LoopThread("midspan-emulator")
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.providers.openai.client import OpenAI as OpenAI
     from midspan.providers.openai_responses.client import OpenAIResponses as OpenAIResponses
-    from midspan.providers.prompted.client import PromptedStep as PromptedStep
     from midspan.providers.prompted.client import PromptedTools as PromptedTools
     from midspan.providers.provider import ModelProfile as ModelProfile
     from midspan.providers.provider import Provider as Provider
@@ -63,7 +62,7 @@ _MODULES = {
     "midspan.providers.gemini.client": "Gemini",
     "midspan.providers.openai.client": "OpenAI",
     "midspan.providers.openai_responses.client": "OpenAIResponses",
-    "midspan.providers.prompted.client": "PromptedStep PromptedTools",
+    "midspan.providers.prompted.client": "PromptedTools",
     "midspan.providers.provider": "ModelProfile Provider WrapperProvider",
     "midspan.providers.registry": "HealthCheck ProviderFamily provider_of",
     "midspan.providers.rest": "JsonEventReader RestClient retry_delay status_error",

@@ -9,6 +9,7 @@ from midspan import errors
 from midspan.providers.rest import Response, error_for_status, retry_delay, status_error
 
 Codes = Mapping[str, type[errors.ProviderError]]
+_STATUSES = frozenset(map(str, range(400, 600)))
 
 
 def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> errors.ProviderError:
@@ -33,7 +34,8 @@ def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.Prov
         return None
     code, message = _error_fields(item if item.get("error") else {"error": item}, codes)
     text = f"{service} sent an error: {message or item}"
-    status = int(code) if code.isdecimal() else 500  # a stream has no status: some services write one as the code
+    # A stream has no status, but some services write one as the code.
+    status = int(code) if code in _STATUSES else 500
     error_type = _error_type(codes, code, status, message)
     return error_for_status(status, text) if error_type is None else error_type(text)
 

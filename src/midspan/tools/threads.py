@@ -15,7 +15,6 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Outcome, result_of
@@ -43,7 +42,8 @@ class Threads:
     def reset(self) -> None:
         """Forget all threads: a forked child process has none of them."""
         self._lock = threading.Lock()
-        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
+        self._slots: dict[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = {}
+        """By depth, for each event loop that is not closed."""
         self._idle: list[SimpleQueue[_Job]] = []
         """The queues of the threads that wait for a job."""
         self._abandoned = 0
@@ -76,10 +76,10 @@ class Threads:
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
         with self._lock:
+            if loop not in self._slots:
+                self._slots = {known: slots for known, slots in self._slots.items() if not known.is_closed()}
             slots = self._slots.setdefault(loop, {})
-            if depth not in slots:
-                slots[depth] = asyncio.Semaphore(self._max_threads)
-            return slots[depth]
+            return slots.setdefault(depth, asyncio.Semaphore(self._max_threads))
 
     def _start(self, job: "_Job") -> None:
         abandoned = self._abandoned
@@ -112,16 +112,18 @@ class Threads:
             with self._lock:
                 function, job.function = job.function, None
                 job.is_running = function is not None
+            outcome: Outcome = True, None
             try:
-                outcome: Outcome = True, None if function is None else function()
+                if function is not None:
+                    outcome = True, function()
             except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
                 outcome = False, error
             with self._lock:
-                self._abandoned -= job.is_running and job.is_abandoned
+                if job.is_running and job.is_abandoned:
+                    self._abandoned -= 1
                 job.is_running = False
-                self._idle.append(
-                    jobs
-                )  # before the outcome is set: its receiver may submit the next job to this thread
+                # Before the outcome is set, because its receiver may submit the next job to this thread.
+                self._idle.append(jobs)
             job.end(outcome)
             del job, function, outcome  # an idle thread keeps nothing alive
 

@@ -16,6 +16,10 @@ def read(question: str, function: Any) -> dict[str, Any] | None:
     return matcher.arguments if matcher.match() else None
 
 
+def parameter(name: str, schema: dict[str, Any]) -> Parameter:
+    return Tool(ToolSpec("f", "", {"properties": {name: schema}})).parameters[0]
+
+
 @pytest.mark.parametrize(
     ("question", "arguments"),
     [
@@ -167,15 +171,15 @@ def test_only_a_tool_that_declares_reads_and_no_writes_is_read_only() -> None:
 
 
 def test_kind_side_and_units_of_a_parameter_come_from_its_words() -> None:
-    city = Parameter("to_city", {"type": "string"}, required=True)
+    city = parameter("to_city", {"type": "string"})
     assert (city.kind, city.side) == ("place", "to")
-    speed = Parameter("speed", {"type": "number", "description": "The speed in km."}, required=True)
+    speed = parameter("speed", {"type": "number", "description": "The speed in km."})
     assert (speed.kind, speed.side, speed.units) == ("number", "", {"kilometer"})
-    assert Parameter("when", {"type": "string"}, required=False).kind == "date"
-    assert Parameter("note", {"type": "string", "description": "A URL."}, required=False).kind == "link"
+    assert parameter("when", {"type": "string"}).kind == "date"
+    assert parameter("note", {"type": "string", "description": "A URL."}).kind == "link"
 
 
 def test_types_are_read_in_any_spelling() -> None:
     spellings = [{"type": "int"}, {"type": ["null", "integer"]}, {"anyOf": [{"type": "null"}, {"type": "Integer"}]}]
-    assert [Parameter("a", schema, required=True).type for schema in spellings] == ["integer"] * 3
-    assert Parameter("a", {}, required=True).type == "any"
+    assert [parameter("a", schema).type for schema in spellings] == ["integer"] * 3
+    assert parameter("a", {}).type == "any"

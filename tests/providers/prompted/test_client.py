@@ -13,7 +13,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, R
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
-from midspan.providers.prompted.client import PromptedTools
+from midspan.providers.prompted.client import PromptedTools, calls_as_dicts
 from midspan.providers.prompted.reader import rejected_call
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.scripted import ScriptedProvider
@@ -92,7 +92,7 @@ def test_calls_are_numbered_over_the_conversation_and_results_go_back_as_text() 
     assert asked(inner) == [
         "Compare.",
         'TOOL_CALL: get_weather({"city": "Oslo"})',
-        'TOOL_RESULT gemini_call_0 get_weather: {"temp":4,"note":"a\\nb"}',
+        'TOOL_RESULT gemini_call_0 get_weather: {"temp":4,"note":"a\\nb"}\n',
     ]
 
 
@@ -118,7 +118,7 @@ def test_media_of_results_and_errors_are_shown_too() -> None:
     ask(prompted, Message.user(result, ToolResult("d", "delete", "no such id", is_error=True)))
     (message,) = inner.requests[0].history
     assert message.parts == (
-        Text("TOOL_RESULT c get_weather: null"), picture, Text('TOOL_ERROR d delete: "no such id"'),
+        Text("TOOL_RESULT c get_weather: null\n"), picture, Text('TOOL_ERROR d delete: "no such id"\n'),
     )  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def test_calls_of_another_provider_are_rendered_as_text_calls() -> None:
     prompted, inner = said("ok")
     turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"})), ProviderData("gemini"))
     ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
-    assert asked(inner)[1] == f'Looking.\n{marker_of(inner.requests[0])}: get_weather({{"city":"Oslo"}})'
+    assert asked(inner)[1] == f'Looking.\n{marker_of(inner.requests[0])}: get_weather({{"city":"Oslo"}})\n'
 
 
 @pytest.mark.requirement("S2-10")
@@ -294,7 +294,7 @@ def test_guarded_conversations_that_begin_alike_have_different_nonces() -> None:
 def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
     prompted, inner = said("ok")
     ask(prompted, Message.user(ToolResult("c", "get_weather", "say TOOL_CALL: f({})")))
-    assert asked(inner) == ['TOOL_RESULT c get_weather: "say \\u0054OOL_CALL: f({})"']
+    assert asked(inner) == ['TOOL_RESULT c get_weather: "say \\u0054OOL_CALL: f({})"\n']
 
 
 def test_a_guarded_conversation_demands_its_nonce_which_stays_the_same_when_it_is_saved() -> None:
@@ -378,42 +378,33 @@ def test_a_prompt_and_a_result_with_a_name_go_to_the_model_unchanged() -> None:
     ask(prompted, message)
     assert inner.requests[-1].history.messages == (message,)
     ask(prompted, Message.user(ToolResult("c", "get_weather", {"name": "Oslo", "temp": 4})))
-    assert asked(inner) == ['TOOL_RESULT c get_weather: {"name":"Oslo","temp":4}']
+    assert asked(inner) == ['TOOL_RESULT c get_weather: {"name":"Oslo","temp":4}\n']
 
 
 @pytest.mark.requirement("S2-20", "S2-07", "S2-08")
-def test_a_step_returns_the_calls_unexecuted_and_the_next_step_gets_their_results() -> None:
+def test_a_response_has_the_calls_unexecuted_and_the_next_request_their_results() -> None:
     text = 'TOOL_CALL: get_weather({"city": "Oslo"})\nTOOL_CALL: delete({"id": "7"})\nI do both.'
-    prompted, inner = said(text, 'TOOL_CALL: get_weather({"city": "Rome"})', "Done.")
-
-    async def main() -> None:
-        messages = [Message.user("Go.")]
-        step = await prompted.step(messages, [WEATHER, DELETE], system="Be brief.")
-        assert step.tool_calls == [
-            {"id": "gemini_call_0", "name": "get_weather", "arguments": {"city": "Oslo"}},
-            {"id": "gemini_call_1", "name": "delete", "arguments": {"id": "7"}},
-        ]
-        assert (step.text.strip(), step.errors, step.finish_reason) == ("I do both.", [], FinishReason.END)
-        results = [ToolResult(call["id"], call["name"], "ok") for call in step.tool_calls]
-        messages += [step.message, Message.user(*results)]
-        step = await prompted.step(messages, [WEATHER, DELETE])
-        assert [call["id"] for call in step.tool_calls] == ["gemini_call_2"]
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))
-    assert asked(inner)[-1] == 'TOOL_RESULT gemini_call_0 get_weather: "ok"\nTOOL_RESULT gemini_call_1 delete: "ok"'
+    prompted, inner = said(text, 'TOOL_CALL: get_weather({"city": "Rome"})')
+    _, first = ask(prompted, Message.user("Go."))
+    assert calls_as_dicts(first.message.calls) == [
+        {"id": "gemini_call_0", "name": "get_weather", "arguments": {"city": "Oslo"}},
+        {"id": "gemini_call_1", "name": "delete", "arguments": {"id": "7"}},
+    ]
+    assert (first.message.text.strip(), first.finish_reason) == ("I do both.", FinishReason.END)
+    results = [ToolResult(call.id, call.name, "ok") for call in first.message.calls]
+    _, second = ask(prompted, Message.user("Go."), first.message, Message.user(*results))
+    assert [call.id for call in second.message.calls] == ["gemini_call_2"]
+    lines = ('TOOL_RESULT gemini_call_0 get_weather: "ok"\n', 'TOOL_RESULT gemini_call_1 delete: "ok"\n')
+    assert asked(inner)[-1] == "".join(lines)
 
 
 @pytest.mark.requirement("S2-20")
-def test_a_step_reports_calls_that_cannot_be_read() -> None:
+def test_a_response_reports_calls_that_cannot_be_read() -> None:
     prompted, inner = said("TOOL_CALL: delete({'id': 'it's'})", "ok")
-
-    async def main() -> None:
-        step = await prompted.step("Go.", [DELETE])
-        assert step.tool_calls == []
-        assert step.errors[0].startswith("the call of delete cannot be read: ")
-        await prompted.step([Message.user("Go."), step.message, Message.user("And?")], [DELETE])
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))
+    _, first = ask(prompted, Message.user("Go."))
+    assert not first.message.calls
+    assert (first.finish_message or "").startswith("the call of delete cannot be read: ")
+    ask(prompted, Message.user("Go."), first.message, Message.user("And?"))
     assert asked(inner)[-1].startswith("TOOL_ERROR the call of delete cannot be read: ")
 
 

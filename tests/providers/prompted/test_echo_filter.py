@@ -13,7 +13,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Part, Resource, Text, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.client import PromptedTools
-from midspan.providers.prompted.history import EchoFilter
+from midspan.providers.prompted.prompt import EchoFilter
 from midspan.providers.prompted.scanner import WrittenCall
 from midspan.providers.scripted import ScriptedProvider
 from tests.bounds import BOUND

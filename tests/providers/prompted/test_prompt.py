@@ -62,7 +62,7 @@ def test_an_example_of_the_tool_itself_is_preferred() -> None:
 
 
 def test_nested_parameters_choices_and_odd_schemas_are_described() -> None:
-    address = {"type": "object", "properties": {"zip": {"type": ["string", "null"]}}, "required": ["zip"]}
+    address = {"properties": {"zip": {"type": ["string", "null"]}}, "required": ["zip"], "type": "object"}
     properties = {
         "unit": {"type": "string", "enum": ["C", "F"], "default": "C"},
         "homes": {"type": "array", "items": address, "description": "Where\n  they live"},
@@ -73,18 +73,16 @@ def test_nested_parameters_choices_and_odd_schemas_are_described() -> None:
     prompt = system_prompt([ToolSpec("t", "Does\nthings.", {"type": "dict", "properties": properties})], "TOOL_CALL")
     for line in (
         "- t: Does things.",
-        '    - unit (string) One of: "C", "F". Default: "C".',
-        "    - homes (array of object): Where they live",
-        "      - zip (string or null)",
-        "      Required: zip",
-        "    - tags (array of string)",
-        "    - either (string or integer)",
+        '    - unit (string) Schema: {"enum": ["C", "F"], "default": "C"}',
+        f"    - homes (array): Where they live Schema: {json.dumps({'items': address})}",
+        '    - tags (array) Schema: {"items": {"type": "string"}}',
+        '    - either (string or integer) Schema: {"anyOf": [{"type": "string"}, {"type": "integer"}]}',
         "    - any (any)",
     ):
         assert line in prompt.splitlines()
 
 
-def test_a_parameter_by_reference_is_described_and_recursion_ends() -> None:
+def test_references_are_described_with_their_definitions() -> None:
     schema = {
         "properties": {"tree": {"$ref": "#/$defs/tree", "description": "The tree"}, "size": {"type": "float"}},
         "$defs": {
@@ -92,13 +90,26 @@ def test_a_parameter_by_reference_is_described_and_recursion_ends() -> None:
         },
     }
     lines = system_prompt([ToolSpec("t", "", schema)], "TOOL_CALL").splitlines()
-    assert lines[3:7] == [
-        "    - tree (object): The tree",
-        "      - kids (array of object)",
-        "        - kids (array of object)",
-        "          - kids (array of object)",
+    definitions = {
+        "tree": {"properties": {"kids": {"items": {"$ref": "#/$defs/tree"}, "type": "array"}}, "type": "object"}
+    }
+    assert lines[3:6] == [
+        '    - tree (object): The tree Schema: {"$ref": "#/$defs/tree"}',
+        "    - size (number)",
+        f"  Definitions: {json.dumps(definitions)}",
     ]
-    assert "    - size (number)" in lines
+
+
+def test_references_of_older_drafts_and_to_other_parameters_are_described() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    schema = {
+        "properties": {"a": {"$ref": "#/definitions/P"}, "b": {"enum": [1, 2]}, "c": {"$ref": "#/properties/b"}},
+        "definitions": {"P": point},
+    }
+    lines = system_prompt([ToolSpec("t", "", schema)], "TOOL_CALL").splitlines()
+    assert '    - a (object) Schema: {"$ref": "#/definitions/P"}' in lines
+    assert any(line.endswith('Schema: {"enum": [1, 2]}') for line in lines if "- c " in line)
+    assert any(line.startswith("  Definitions: ") and '"x"' in line for line in lines)
 
 
 def test_a_tool_choice_is_in_the_prompt() -> None:

@@ -287,7 +287,7 @@ def test_a_call_inside_an_unreadable_call_is_not_made(said: str) -> None:
     assert calls(pieces) == []
     assert len(rejected(pieces)) == 1
     if said.startswith("TOOL_CALL:"):
-        assert calls(read(said.replace("TOOL_CALL:", "TOOL_CALL[k7]:"), nonce="k7")) == []
+        assert calls(read(said.replace("TOOL_CALL:", "TOOL_CALL[k7]:"))) == []
 
 
 def test_a_call_in_the_arguments_of_an_unknown_tool_is_not_made() -> None:
@@ -390,9 +390,9 @@ def test_text_about_calls_is_text(said: str) -> None:
     assert read(said) == [Text(said)]
 
 
-def test_only_calls_with_the_right_nonce_have_it() -> None:
+def test_the_mark_of_a_call_decides_whether_it_is_made() -> None:
     said = 'TOOL_CALL: f({"a": 1}) TOOL_CALL[k7]: f({"a": 2}) TOOL_CALL[x]: f({"a": 3})\n[f(a=4)]'
-    pieces = read(said, nonce="k7", rejection=lambda call, has_nonce: None if has_nonce else "it has no nonce")
+    pieces = read(said, rejection=lambda call, mark: None if "[k7]" in mark else "it has no nonce")
     assert calls(pieces) == [("f", {"a": 2})]
     assert [piece.error for piece in rejected(pieces)] == ["it has no nonce"] * 3
 

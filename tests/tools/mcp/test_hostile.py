@@ -153,7 +153,7 @@ def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCapture
     names = [spec.name for spec in asyncio.run(list_tools())]
     assert "good" in names
     assert "unreadable" not in names
-    assert "a tool is left out: the server sent a message that is not valid: " in caplog.text
+    assert "is left out: the server sent a message that is not valid: " in caplog.text
 
 
 def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

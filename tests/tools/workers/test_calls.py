@@ -106,7 +106,7 @@ def test_invalid_options_are_config_errors(options: dict[str, Any], message: str
 )
 def test_invalid_limit_is_a_config_error(limits: dict[str, Any]) -> None:
     (name,) = limits
-    with pytest.raises(ConfigError, match=f"{name} must be a positive number, got "):
+    with pytest.raises(ConfigError, match=f"invalid {name}="):
         WorkerLimits(**limits)
 
 

@@ -7,12 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
+from midspan.emulator.gemini.api import ApiError, Route, invalid
 from midspan.emulator.gemini.check import check_declarations
 from midspan.emulator.gemini.contents import check_each, count_tokens
-from midspan.emulator.gemini.errors import ApiError, invalid
 from midspan.emulator.gemini.models import ModelRules, Models, not_found, rules_of
 from midspan.emulator.gemini.reading import read
-from midspan.emulator.gemini.route import Route
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,10 +10,10 @@ from msgspec import UNSET
 
 from midspan._schema.tree import SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
+from midspan.emulator.gemini.api import invalid, invalid_fields
 from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
-from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import ModelRules
-from midspan.emulator.gemini.reading import TOO_DEEP, read
+from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
@@ -51,7 +51,6 @@ _TOO_MANY_STATES = (
     "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
     "are schemas with lots of text (for example, very long property or enum names)"
 )
-_RANGES = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "candidate_count": (1, 8)}
 _BESIDE_CACHE = {
     Api.DEVELOPER: "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
     "tool_config. Proposed fix: move those values to CachedContent from GenerateContent request.",
@@ -63,22 +62,18 @@ def check(
     body: bytes, rules: ModelRules, *, is_streaming: bool = False, strict_signatures: bool = False
 ) -> GenerateContentRequest:
     """Return the request in a body if the API accepts it."""
-    try:
-        request = read(GenerateContentRequest, body, rules)
-        _check_request(request, rules, is_streaming=is_streaming)
-        check_together(request.contents or (), rules, strict_signatures=strict_signatures)
-    except RecursionError as error:
-        raise invalid(TOO_DEEP) from error
-    return request
-
-
-def _check_request(request: GenerateContentRequest, rules: ModelRules, *, is_streaming: bool) -> None:
+    request = read(GenerateContentRequest, body, rules)
     contents, tools = request.contents or (), request.tools or ()
     config = request.generation_config or GenerationConfig()
     check_each(contents, rules.api)
     if request.system_instruction is not None and not rules.capabilities.system_instruction:
         raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
-    _check_config(config, rules, is_streaming=is_streaming)
+    if not 0 <= (config.temperature or 0) <= 2:
+        raise invalid(
+            f"Unable to submit request because it has a temperature value of {config.temperature} but the supported "
+            "range is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
+        )
+    _check_output_schema(config, rules.api)
     _check_thinking(config.thinking_config or ThinkingConfig(), rules)
     if request.cached_content is not None:
         if not rules.capabilities.explicit_cache:
@@ -90,22 +85,16 @@ def _check_request(request: GenerateContentRequest, rules: ModelRules, *, is_str
     rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions
     if rejects_functions and (has_calls(contents) or declarations_in(tools)):
         raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
+    check_together(contents, rules, strict_signatures=strict_signatures)
+    return request
 
 
-def _check_config(config: GenerationConfig, rules: ModelRules, *, is_streaming: bool) -> None:
-    errors = []
-    for name, (low, high) in _RANGES.items():
-        value = getattr(config, name)
-        if value is not None and not low <= value <= high:
-            errors.append((f"generation_config.{name}", f"{name} must be in the range [{low}, {high}]."))
-    if config.response_schema is not None:
-        if is_set(config.response_json_schema):
-            errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
-        errors += schema_errors(config.response_schema, "generation_config.response_schema", rules.api)
+def _check_output_schema(config: GenerationConfig, api: Api) -> None:
+    errors = list(schema_errors(config.response_schema or Schema(), "generation_config.response_schema", api))
+    if config.response_schema is not None and is_set(config.response_json_schema):
+        errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
     if errors:
-        raise invalid_fields(errors, rules.api)
-    if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
-        raise invalid("Multiple candidates is not enabled for this model")
+        raise invalid_fields(errors, api)
 
 
 def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
@@ -219,12 +208,12 @@ def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, st
 
 def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
     """Check tools of different kinds together, and the config."""
-    names = [declaration.name for declaration in declarations_in(tools)]
     calling = config.function_calling_config or FunctionCallingConfig()
     shows_calls = config.include_server_side_tool_invocations is True
     if shows_calls and not rules.capabilities.server_side_calls:
         raise invalid(f"Tool call context circulation is not enabled for models/{rules.name}")
-    if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
+    has_builtins = any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS)
+    if has_builtins and declarations_in(tools):
         if not rules.capabilities.builtin_with_functions:
             raise invalid("Tool use with function calling is unsupported")
         if rules.capabilities.server_side_calls and not shows_calls:
@@ -235,33 +224,28 @@ def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *
         if shows_calls and calling.mode == "AUTO":
             raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
     if rules.capabilities.functions:  # other models ignore the config
-        _check_calling(calling, names)
-    _check_schema_size(tools, calling)
+        _check_calling(calling, {declaration.name: declaration for declaration in declarations_in(tools)})
     if calling.stream_function_call_arguments and not (is_streaming and rules.capabilities.streamed_arguments):
         raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 
 
-def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None]) -> None:
-    is_forced = calling.mode in ("ANY", "VALIDATED")
-    if is_forced and not names:
-        raise invalid("Function calling config is set without function_declarations.")
-    for name in calling.allowed_function_names or ():
-        if not is_forced:
+def _check_calling(calling: FunctionCallingConfig, declared: dict[str | None, FunctionDeclaration]) -> None:
+    allowed = calling.allowed_function_names or ()
+    if calling.mode not in ("ANY", "VALIDATED"):
+        if allowed:
             raise invalid("allowed_function_names should be set only when function calling mode is ANY or VALIDATED.")
-        if name not in names:
+        return
+    if not declared:
+        raise invalid("Function calling config is set without function_declarations.")
+    for name in allowed:
+        if name not in declared:
             path = "tool_config.function_calling_config.allowed_function_names"
             raise invalid(f"* GenerateContentRequest.{path}: function `{name}` is not declared in tools.")
-
-
-def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) -> None:
-    """Check the schemas of calls that must be valid: the API compiles them to a constraint of limited size."""
-    if calling.mode not in ("ANY", "VALIDATED"):
-        return
-    allowed = calling.allowed_function_names
-    declared = [item for item in declarations_in(tools) if not allowed or item.name in allowed]
+    # The API compiles the schemas of calls that must be valid to a constraint of limited size.
     try:
-        nodes = [node for item in declared for node in SchemaTree(parameters_of(item)).nodes]
+        trees = [SchemaTree(parameters_of(declared[name])) for name in allowed or declared]
     except SchemaError as error:  # too many values
         raise invalid(_TOO_MANY_STATES) from error
-    if sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ()))) > _MAX_SCHEMA_CHARS:
+    words = (word for tree in trees for node in tree.nodes for word in (*node.properties, *(node.options or ())))
+    if sum(len(str(word)) for word in words) > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)

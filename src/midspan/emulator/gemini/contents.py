@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
-from midspan.emulator.gemini.errors import invalid, invalid_fields
+from midspan.emulator.gemini.api import invalid, invalid_fields
 from midspan.emulator.gemini.models import MAX_TOKENS, ModelRules
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api
@@ -189,9 +189,8 @@ def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict:
     for index, content in enumerate(contents):
         signed = [(part.function_call, part.thought_signature) for part in content.parts or () if part.function_call]
         for at, (call, signature) in enumerate(signed):
-            error = _signature_error(signature, call, is_first=at == 0, strict=strict) if signature else None
-            if error is not None:
-                raise invalid(error)
+            if signature:
+                _check_signature(signature, call, is_first=at == 0, strict=strict)
         is_current = rules.requires_signatures and (not questions or index > questions[-1])
         if is_current and _turn_of(content).open_calls > 0 and not signed[0][1]:
             raise invalid(
@@ -218,20 +217,18 @@ def _tag(data: bytes, name: str) -> bytes:
     return blake2b(data + name.encode(), digest_size=_TAG_SIZE).digest()
 
 
-def _signature_error(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> str | None:
-    """Return what is wrong with the signature of a call; `is_first` says whether it is the first of its content.
-
-    Signatures of other servers cannot be verified; `strict` rejects them.
-    """
+def _check_signature(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> None:
+    """Check the signature of a call. Those of other servers cannot be verified; `strict` rejects them."""
     if not signature.startswith(_PREFIX_BASE64):
-        is_dummy = signature.rstrip("=") in (*_DUMMIES, *_DUMMIES_BASE64)
-        return _INVALID if strict and not is_dummy else None
+        if strict and signature.rstrip("=") not in (*_DUMMIES, *_DUMMIES_BASE64):
+            raise invalid(_INVALID)
+        return
     data = b64decode(standard_base64(signature))
     signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
     if len(tag) != _TAG_SIZE:
-        return "Corrupted thought signature."
-    # Only the first of parallel calls is signed.
-    return None if is_first and tag == _tag(signed, call.name or "") else _INVALID
+        raise invalid("Corrupted thought signature.")
+    if not is_first or tag != _tag(signed, call.name or ""):  # only the first of parallel calls is signed
+        raise invalid(_INVALID)
 
 
 def _check_files(result: FunctionResponse, path: str, rules: ModelRules) -> None:

@@ -7,17 +7,16 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.tree import SchemaNode
+from midspan._schema.sample import sample_object
 from midspan._types.texts import estimate_tokens
+from midspan.emulator.gemini.api import Route
 from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
-from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.script import Answer, Conversation, call
 from midspan.emulator.http import JSON, Reply, Step, Wait, chunk, head
 from midspan.providers.gemini.wire import FunctionDeclaration
 
 Document = dict[str, Any]
-_MAX_DEPTH = 16
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
 
 encode = msgspec.json.Encoder().encode
@@ -53,31 +52,8 @@ def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclarat
 
 
 def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
-    schema = parameters_of(declaration)
-    arguments = _sample(normalize_tree(schema).root) if schema else {}
-    return call(declaration.name or "", **(arguments if isinstance(arguments, dict) else {}))
-
-
-def _sample(node: SchemaNode, depth: int = 0) -> Any:
-    """Return a value of a schema."""
-    schema = {keyword: value for part in node.conjuncts for keyword, value in part.schema.items()}
-    options = [option for part in node.conjuncts for option in part.options or ()]
-    variants = [variant for part in node.conjuncts for variant in part.variants]
-    if "default" in schema or options:
-        return schema.get("default", next(iter(options), None))
-    if variants and depth < _MAX_DEPTH:
-        return _sample(variants[0], depth + 1)
-    if "object" in node.types and depth < _MAX_DEPTH:
-        properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
-        required = [name for part in node.conjuncts for name in part.schema.get("required", ())]
-        return {name: _sample(properties[name], depth + 1) for name in required if name in properties}
-    if "array" in node.types and depth < _MAX_DEPTH:
-        return [_sample(node.item(at), depth + 1) for at in range(schema.get("minItems", 0))]
-    if "string" in node.types:
-        return "text".ljust(schema.get("minLength", 0), "t")
-    if "integer" in node.types or "number" in node.types:
-        return schema.get("minimum", schema.get("maximum", schema.get("exclusiveMinimum", 0) + 1))
-    return True if "boolean" in node.types else None
+    arguments = sample_object(normalize_tree(parameters_of(declaration) or {}).root)
+    return call(declaration.name or "", **arguments)
 
 
 def documents_of(
@@ -91,18 +67,17 @@ def documents_of(
         return list(answer.documents)
     rest = {"modelVersion": conversation.model, "responseId": f"midspan{next_number():015d}"}
     fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
-    last = {name: value for name, value in fields.items() if value is not None} | answer.extra
-    if route.is_streaming:
-        *chunks, final = _chunks(_parts(answer, conversation, next_number), answer.chunks)
-        groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
-    else:
-        amount = conversation.generation_config.candidate_count or 1
-        groups = [[_candidate(_parts(answer, conversation, next_number), at) | last for at in range(amount)]]
+    last = {name: value for name, value in fields.items() if value} | answer.extra
+    parts = _parts(answer, conversation, next_number)
     documents = []
     tokens = 0
-    for candidates in groups:
-        tokens += sum(_tokens(part) for candidate in candidates for part in candidate["content"].get("parts", ()))
-        documents.append({"candidates": candidates, "usageMetadata": _usage(answer, conversation, tokens), **rest})
+    for chunk_parts in _chunks(parts, answer.chunks) if route.is_streaming else [parts]:
+        tokens += sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
+        content = {"parts": chunk_parts, "role": "model"} if chunk_parts else {"role": "model"}
+        candidate = {"content": content, "index": 0}
+        usage = _usage(answer, conversation, tokens)
+        documents.append({"candidates": [candidate], "usageMetadata": usage, **rest})
+    candidate |= last
     return documents
 
 
@@ -127,10 +102,6 @@ def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[],
     return parts
 
 
-def _candidate(parts: list[Document], index: int) -> Document:
-    return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
-
-
 def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:
     """Split texts; adjacent calls come in one chunk, which is the last one if nothing follows."""
     chunks: list[list[Document]] = []
@@ -153,10 +124,6 @@ def _pieces(part: Document, amount: int) -> list[Document]:
         # The signature comes after all text, on a part with empty text.
         pieces.append({**rest, "text": "", "thoughtSignature": part["thoughtSignature"]})
     return pieces
-
-
-def _tokens(part: Document) -> int:
-    return estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS
 
 
 def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:

@@ -1,24 +1,20 @@
 """Faults: a plan says which request meets which fault; the faults of a request change its answer, JSON and bytes."""
 
-import logging
 import random
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from midspan.emulator.gemini.api import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.documents import Document
-from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.script import Answer
 from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
 from midspan.errors import ConfigError
-
-_log = logging.getLogger("midspan.emulator")
-
 
 KINDS: dict[str, dict[str, float]] = {
     "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
@@ -56,7 +52,7 @@ _FAULT = re.compile(r"(?P<at>\d+):(?P<kind>\w+)(?:\((?P<parameters>.*)\))?")
 
 
 class Fault(Struct, frozen=True):
-    """A fault that the n-th request to a model meets, counted from 0."""
+    """A fault that the n-th valid request to a model meets, counted from 0."""
 
     at: Annotated[int, Meta(ge=0)]
     kind: str
@@ -78,12 +74,11 @@ class Fault(Struct, frozen=True):
         known = KINDS[match["kind"]]
         values = dict(pair.partition("=")[::2] for pair in (match["parameters"] or "").split(",") if pair)
         try:
-            fault = msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
+            if not values.keys() <= known.keys():
+                raise msgspec.ValidationError(f"its parameters are: {', '.join(known) or 'none'}")
+            return msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"invalid fault {text[:80]!r}: {error}") from error
-        if not values.keys() <= known.keys():
-            raise ConfigError(f"invalid fault {text[:80]!r}; its parameters are: {', '.join(known) or 'none'}")
-        return fault
 
 
 class FaultPlan(Struct, frozen=True):
@@ -113,49 +108,12 @@ class FaultPlan(Struct, frozen=True):
 
 
 def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
-    """Return the smallest plan for which `fails` is still true; the plan itself if it never is.
-
-    Faults are left out, and the rest is made milder. Print the result; `FaultPlan.parse` reads it.
-    """
-    if not fails(plan):
-        return plan
-    while (smaller := next(filter(fails, _smaller(plan.faults)), None)) is not None:
-        plan = smaller
+    """Leave out faults as long as `fails` stays true. Print the result; `FaultPlan.parse` reads it."""
+    for index in range(len(plan.faults)):
+        smaller = FaultPlan(plan.faults[:index] + plan.faults[index + 1 :])
+        if fails(smaller):
+            return shrink(smaller, fails)
     return plan
-
-
-def _smaller(faults: tuple[Fault, ...]) -> Iterator[FaultPlan]:
-    """Yield plans with a fault less, and plans with a milder one."""
-    for index in range(len(faults)):
-        yield FaultPlan(faults[:index] + faults[index + 1 :])
-    for index, fault in enumerate(faults):
-        for milder in (
-            replace(fault, at=0, chunk=0),
-            replace(fault, at=max(0, fault.at - 1), chunk=max(0, fault.chunk - 1)),
-            replace(fault, seconds=fault.seconds // 2 if fault.seconds > 1 else fault.seconds, size=fault.size // 2),
-        ):
-            if milder != fault:
-                yield FaultPlan((*faults[:index], milder, *faults[index + 1 :]))
-
-
-class PlanProgress:
-    """A plan, the number of its next request, and the faults that were injected."""
-
-    def __init__(self, plan: FaultPlan | str | None) -> None:
-        self.injected: list[Fault] = []
-        self._plan = FaultPlan.parse(plan) if isinstance(plan, str) else plan or FaultPlan()
-        self._requests = 0
-
-    def next(self, *, is_streaming: bool) -> "RequestFaults":
-        """Return the faults of the next request."""
-        faults = tuple(fault for fault in self._plan.faults if fault.at == self._requests)
-        self._requests += 1
-        return RequestFaults(faults, is_streaming)
-
-    def add_injected(self, faults: "RequestFaults") -> None:
-        self.injected.extend(faults.faults)
-        for fault in faults.faults:
-            _log.info("injected %s", fault.kind)
 
 
 def _quota(quota_id: str) -> dict[str, Any]:

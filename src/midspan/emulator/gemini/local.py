@@ -12,15 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock, SystemClock
+from midspan.emulator.gemini.api import ApiError, Route, check_credentials, error_page, invalid, route_of
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import check, count_request_tokens
 from midspan.emulator.gemini.contents import count_tokens
 from midspan.emulator.gemini.documents import apply_tool_choice, documents_of, encode, frames_of, reply_of
-from midspan.emulator.gemini.errors import ApiError, error_page, invalid
-from midspan.emulator.gemini.faults import Fault, FaultPlan, PlanProgress
+from midspan.emulator.gemini.faults import Fault, FaultPlan, RequestFaults
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
-from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.script import Answer, Conversation, source_of, to_answer
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
 from midspan.providers.provider import Provider
@@ -38,7 +37,7 @@ class LocalGemini(HttpServer):
 
     - `script`: answers, as a list, a function of the conversation, a Script or the path of a TOML file; `model`: a
       provider that answers instead. Without both, the server repeats what the user wrote.
-    - `faults`: the fault plan of all requests to `url`, also as text.
+    - `faults`: the fault plan, also as text.
     - `api_key`: the only valid key; by default any key is valid.
     - `models`: the only models; by default those of the real API, with `retired_models` also those that were shut down.
     - `strict_signatures`: reject thought signatures of other servers.
@@ -65,24 +64,16 @@ class LocalGemini(HttpServer):
         """The last requests; the end of a large body is missing."""
         self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
         """The last errors that were sent, without injected ones."""
+        self.injected: list[Fault] = []
+        """The faults that requests have met."""
         self._source = source_of(script, model)
         self._models = Models(models, retired=retired_models)
         self._caches = Caches(clock, self._models)
         self._api_key = api_key
         self._strict_signatures = strict_signatures
         self._next_number = count(1).__next__
-        self._plans = [PlanProgress(faults)]
-        """The plan of `url`, then those of other URLs."""
-
-    def url_for(self, plan: FaultPlan | str) -> str:
-        """Return another base URL, whose requests have this fault plan: one for each conversation, for example."""
-        self._plans.append(PlanProgress(plan))
-        return f"{self.url}/~{len(self._plans) - 1}"
-
-    @property
-    def injected(self) -> tuple[Fault, ...]:
-        """The faults that requests to `url` have met."""
-        return tuple(self._plans[0].injected)
+        self._plan = FaultPlan.parse(faults) if isinstance(faults, str) else faults or FaultPlan()
+        self._generated = count().__next__
 
     async def _handle(self, request: Request) -> Reply:
         self.requests.append(replace(request, body=request.body[:_MAX_LOGGED_BYTES]))
@@ -91,6 +82,8 @@ class LocalGemini(HttpServer):
             return await self._reply(request)
         except ApiError as error:
             return self._error(error)
+        except RecursionError:
+            return self._error(invalid("The request exceeds the maximum allowed nesting depth."))
         except Exception as error:  # noqa: BLE001 - scripts and providers are user code
             return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
 
@@ -127,16 +120,15 @@ class LocalGemini(HttpServer):
         return None
 
     async def _generate(self, request: Request, route: Route) -> Reply:
-        if route.plan >= len(self._plans):
-            raise invalid(f"There is no fault plan {route.plan}; use the URL that url_for returns")
-        plan = self._plans[route.plan]
-        faults = plan.next(is_streaming=route.is_streaming)
+        conversation = self._conversation(request, route)
+        at = self._generated()
+        faults = RequestFaults(tuple(fault for fault in self._plan.faults if fault.at == at), route.is_streaming)
+        self.injected += faults.faults
+        for fault in faults.faults:
+            _log.info("injected %s", fault.kind)
         replacement = faults.replace_reply()
         if replacement is not None:
-            plan.add_injected(faults)
             return replacement
-        conversation = self._conversation(request, route)
-        plan.add_injected(faults)
         answer = apply_tool_choice(await self._answer(conversation), conversation)
         answer = faults.change_answer(answer)
         documents = documents_of(answer, conversation, route, self._next_number)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from midspan.emulator.gemini.errors import invalid, invalid_json
+from midspan.emulator.gemini.api import invalid_json
 from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
 from midspan.providers.gemini.proto import Field, Proto, known_fields
@@ -21,7 +21,6 @@ AnyProto = TypeVar("AnyProto", bound=Proto)
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 _TYPE_URL = "type.googleapis.com/"
 _STRUCT = f"{_TYPE_URL}google.protobuf.Struct"
-TOO_DEEP = "A FunctionDeclaration in the request exceeds the maximum allowed nesting depth."
 
 _ENUMS: dict[str, tuple[str, Sequence[str]]] = {
     "Schema.type": ("Type", ("TYPE_UNSPECIFIED", *SCHEMA_TYPES)),
@@ -63,8 +62,6 @@ def read(message: type[AnyProto], body: bytes, rules: ModelRules) -> AnyProto:
         if reader.violations:
             raise invalid_json(reader.violations)
         return msgspec.convert(canonical, message)
-    except RecursionError as error:
-        raise invalid(TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # also a number too large for its field
         raise invalid_json([("", f"Invalid JSON payload received. {error}")]) from error
 

@@ -19,16 +19,15 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
-from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
+from midspan._types.specs import ToolChoice, ToolChoiceMode, ToolSpec
+from midspan.emulator.gemini.api import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
-from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
-from midspan.providers.gemini.encode import encode_blob, signature_of
+from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump
 from midspan.providers.gemini.wire import (
     Content,
@@ -110,7 +109,7 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     parts: tuple[dict[str, Any], ...] = ()
     finish_reason: str | None = "STOP"
-    """The finishReason; None leaves it out."""
+    """The finishReason; None or an empty text leaves it out."""
     finish_message: str | None = None
     usage: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
     """Fields of usageMetadata. Missing counts are estimated."""
@@ -126,8 +125,8 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A complete response, one document per chunk. It is sent unchanged, and the parts are ignored."""
 
 
-PartLike = str | Mapping[str, Any] | Part
-"""Text, a part as the API writes it, or a part of a Midspan message."""
+PartLike = str | Mapping[str, Any]
+"""Text, or a part as the API writes it."""
 AnswerLike = Answer | PartLike | Sequence[PartLike]
 Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 """Returns the next answer of a conversation. It does not know HTTP, faults or chunks."""
@@ -152,16 +151,7 @@ def to_part(part: PartLike) -> dict[str, Any]:
         return {"text": part}
     if isinstance(part, Mapping):
         return dict(part)
-    signature = signature_of(part) if isinstance(part, Part) else None
-    signed = {"thoughtSignature": signature} if signature else {}
-    match part:
-        case Text() | Thought():
-            return {"text": part.text, **({"thought": True} if isinstance(part, Thought) else {}), **signed}
-        case ToolCall():
-            return {**call(part.name, **part.arguments), **signed}
-        case Blob():
-            return {**encode_blob(part), **signed}
-    raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
+    raise ConfigError(f"a part must be text or a dict, got {type(part).__name__}")
 
 
 def to_answer(value: AnswerLike) -> Answer:
@@ -176,8 +166,6 @@ def to_answer(value: AnswerLike) -> Answer:
 def source_of(script: Any, model: Provider | None) -> Source:
     """Return what answers for these two arguments of `LocalGemini`."""
     if model is not None:
-        if script is not None:
-            raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
     if isinstance(script, str | Path):
         return load_script(Path(script))
@@ -207,12 +195,6 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The functions whose results are in the last content, in their order; `()` if there are none."""
     model: str | None = None
     """The name of the model, with `*` as a wildcard."""
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.says or "")
-        except re.error as error:
-            raise ConfigError(f"{self.says!r} is not a valid regular expression: {error}") from error
 
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
@@ -268,34 +250,27 @@ class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = {}
 
 
-class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An `[[answers]]` entry of a TOML file."""
-
-    when: When | None = None
-    text: str | None = None
-    calls: tuple[_Call, ...] = ()
-
-    def to_entry(self) -> Rule | Answer:
-        texts = () if self.text is None else ({"text": self.text},)
-        options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        options["parts"] = (*texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
-        options["finish_reason"] = self.finish_reason or None
-        answer = Answer(**options)
-        return answer if self.when is None else Rule(self.when, answer)
-
-
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    answers: tuple[_Entry, ...]
+    answers: list[dict[str, Any]]
 
 
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
         file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
-        return Script([entry.to_entry() for entry in file.answers])
-    except (OSError, ValueError, ConfigError) as error:  # ValueError: not UTF-8, not TOML, or not a script
+        return Script([_entry(**table) for table in file.answers])
+    except (OSError, ValueError, TypeError, ConfigError) as error:  # not readable, not UTF-8, not TOML, not a script
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
+
+
+def _entry(
+    *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
+) -> Rule | Answer:
+    texts = [] if text is None else [text]
+    called = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
+    entry = answer(*texts, *parts, *called, **options)
+    return entry if when is None else Rule(msgspec.convert(when, When), entry)
 
 
 def _provider_source(provider: Provider) -> Source:
@@ -304,9 +279,10 @@ def _provider_source(provider: Provider) -> Source:
             response = await provider.generate(_to_model_request(conversation))
         except ProviderError as error:
             raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
+        content = encode_message(response.message, replace(conversation.rules.capabilities, signatures=False))
         usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
         return Answer(
-            parts=tuple(map(to_part, response.message.parts)),
+            parts=tuple(msgspec.json.decode(content)["parts"]) if content else (),
             finish_reason=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
             finish_message=response.finish_message,
             usage={name: count for name, count in usage.items() if count},
@@ -316,7 +292,7 @@ def _provider_source(provider: Provider) -> Source:
 
 
 def _to_model_request(conversation: Conversation) -> ModelRequest:
-    config = conversation.generation_config
+    """Return the request for the provider, without settings such as the temperature."""
     tools = [
         ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)
         for declaration in declarations_in(conversation.request.tools)
@@ -327,14 +303,7 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
         system=conversation.system_text or None,
         tools=tuple(tools),
         tool_choice=_to_tool_choice(conversation.calling_config),
-        settings=ModelSettings(
-            max_tokens=config.max_output_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            stop=tuple(config.stop_sequences or ()),
-            seed=config.seed,
-        ),
-        output=_to_output(config),
+        output=_to_output(conversation.generation_config),
     )
     return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
 

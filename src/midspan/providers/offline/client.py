@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.tree import change_subschemas
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, Text, ToolCall, ToolResult
@@ -97,12 +98,10 @@ def _typed_answer(output: Output, results: list[ToolResult]) -> str:
     )
 
 
-def _closed(schema: Any) -> Any:
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that accepts no other properties than those it declares."""
-    if not isinstance(schema, dict):
-        return [_closed(item) for item in schema] if isinstance(schema, list) else schema
-    closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
-    return closed | {key: _closed(value) for key, value in schema.items()}
+    closed = {"additionalProperties": False} if "properties" in schema else {}
+    return closed | change_subschemas(schema, _closed)
 
 
 FAMILY = ProviderFamily(name="offline", make=Offline, summary="it only calls tools")

@@ -4,6 +4,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.tree import TYPES, SchemaNode
 from midspan._types.specs import ToolSpec
 from midspan.providers.offline import language as english
 from midspan.providers.offline.language import Mention, Question
@@ -18,8 +20,6 @@ _KINDS_OF_TEXT = {kind: frozenset(kinds.split()) for kind, kinds in english.LIST
 _SIGNS = {"plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}
 _NUMBER, _SIGN = r"(?:\d[\d,]*\d|\d)(?:\.\d+)?%?", rf"(?:\*\*|//|[-+*/^%]|of|{'|'.join(_SIGNS)})"
 _EXPRESSION = re.compile(rf"(?i)[-(\s]*(?<![\w.]){_NUMBER}[\s)!]*(?:{_SIGN}[\s(]*-?{_NUMBER}[\s)!]*)+(?!\w)")
-_TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "long": "integer",
-          "bool": "boolean", "list": "array", "tuple": "array", "arraylist": "array", "dict": "object"}  # fmt: skip
 _KINDS = {kind: re.compile(rf"\b(?:{'|'.join(names.split())})\b") for kind, names in english.LISTS["kinds"].items()}
 _GENERIC, _FROM, _TO, _FREE_TEXT = map(english.words, ("generic", "from", "to", "free_text"))
 
@@ -27,13 +27,13 @@ _GENERIC, _FROM, _TO, _FREE_TEXT = map(english.words, ("generic", "from", "to", 
 class Parameter:
     """A parameter of a tool."""
 
-    def __init__(self, name: str, schema: dict[str, Any], *, required: bool) -> None:
+    def __init__(self, name: str, schema: SchemaNode, *, required: bool) -> None:
         self.name = name
         self.required = required
-        self.description = str(schema.get("description") or "")
-        self.type = _type(schema)
-        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-        self.values = tuple(values) if isinstance(values, list) else ()  # the listed values
+        self.description = str(schema.schema.get("description") or "")
+        types = [type_name for type_name in TYPES if type_name in schema.types and type_name != "null"]
+        self.type = types[0] if 0 < len(types) < len(TYPES) - 1 else "any"
+        self.values = tuple(value for part in schema.applying for value in part.options or ())  # the listed values
         self.examples = tuple(re.findall(r"(?<!\w)['\"`]([^'\"`]{2,40})['\"`](?!\w)", self.description))
         """The values that the description quotes."""
         self.words = english.name_words(name)
@@ -62,12 +62,9 @@ class Tool:
         self.spec = spec
         self.name = spec.name
         self.is_read_only = spec.changes is False
-        schema = spec.parameters or {}
-        properties, required = schema.get("properties") or {}, schema.get("required") or ()
-        self.parameters = [
-            Parameter(name, prop if isinstance(prop, dict) else {}, required=name in required)
-            for name, prop in properties.items()
-        ]
+        root = normalize_tree(spec.parameters or {}).root
+        required = root.schema.get("required") or ()
+        self.parameters = [Parameter(name, prop, required=name in required) for name, prop in root.properties.items()]
         names, described = english.name_words(spec.name), english.text_words(spec.description)
         self.name_words = frozenset(names)
         self.first_sentence = english.text_words(re.split(r"[.;!?\n]", spec.description)[0])
@@ -86,14 +83,6 @@ class Tool:
                 values = (english.stem(word) for value in prop.values for word in english.text_words(str(value)))
                 known.update(prop.stems, prop.description_stems, values)
         return frozenset(known)
-
-
-def _type(schema: dict[str, Any]) -> str:
-    choices = [schema, *(schema.get("anyOf") or schema.get("oneOf") or ())]
-    declared = [choice.get("type") for choice in choices if isinstance(choice, dict)]
-    names = [name for types in declared for name in (types if isinstance(types, list) else [types])]
-    first = next((str(name).lower() for name in names if name not in (None, "null")), "any")
-    return _TYPES.get(first, first)
 
 
 class Matcher:

@@ -7,17 +7,21 @@ import re
 from typing import Any
 
 from midspan._schema.lenient_json import InvalidJson, loads
-from midspan.providers.prompted.arguments import (
-    GLM_TAGS,
+from midspan.providers.prompted.scanner import (
+    CUT,
     TAGS,
+    Scanner,
+    Unreadable,
+    WrittenCall,
+    WrittenCalls,
     check_names,
     check_rest,
+    properties_of,
     read_object,
     read_parameters,
     read_parentheses,
     read_tag_call,
 )
-from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {
@@ -153,7 +157,7 @@ def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | Non
         scanner.expect("```")
         return arguments
     if scanner.sees("<arg_key>") or (scanner.form.needs_end and scanner.sees(*scanner.form.ends)):
-        return read_parameters(scanner, GLM_TAGS)
+        return read_parameters(scanner)
     if scanner.tool:
         raise Unreadable("its arguments cannot be recognised")
     return None

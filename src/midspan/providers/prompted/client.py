@@ -14,7 +14,7 @@ from os import urandom
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -30,13 +30,21 @@ from midspan._types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan._types.messages import History, Message
+from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
-from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
+from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.providers.prompted.forms import MARKER_WORD
-from midspan.providers.prompted.history import ORIGIN, EchoFilter, TurnData, next_call_number, render, turn_data
-from midspan.providers.prompted.prompt import choice_rule, system_prompt
-from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
+from midspan.providers.prompted.prompt import (
+    ORIGIN,
+    EchoFilter,
+    TurnData,
+    choice_rule,
+    next_call_number,
+    render,
+    system_prompt,
+    turn_data,
+)
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
@@ -45,19 +53,6 @@ _log = logging.getLogger("midspan.providers.prompted")
 
 Instructions = Callable[[Sequence[ToolSpec], str], str]
 """Returns the prompt about these tools, for calls that begin with this marker."""
-
-
-class PromptedStep(Struct, frozen=True):
-    """One response of the model in prompt mode. Its calls were read and not run."""
-
-    text: str
-    tool_calls: list[dict[str, Any]]
-    """Each with `id`, `name` and `arguments`."""
-    errors: list[str]
-    """What is wrong with calls that were not read. The next step reports it to the model."""
-    message: Message
-    """The turn of the model, for the history of the next step."""
-    finish_reason: FinishReason
 
 
 class PromptedTools(WrapperProvider):
@@ -104,7 +99,7 @@ class PromptedTools(WrapperProvider):
         yield turn.response(response)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response."""
+        """Return the whole response. Its calls are not run."""
         turn = _Turn(request, self)
         response = await self.wrapped.generate(turn.request)
         for part in response.message.parts:
@@ -112,33 +107,8 @@ class PromptedTools(WrapperProvider):
         turn.end()
         return turn.response(response)
 
-    async def step(
-        self,
-        messages: str | Iterable[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        system: str | None = None,
-        settings: ModelSettings | None = None,
-    ) -> PromptedStep:
-        """Ask the model once and return the calls that it wrote, for a caller that runs them itself.
 
-        The next step gets these messages, `step.message`, and a message with a `ToolResult` for each call.
-        """
-        history = History([Message.user(messages)] if isinstance(messages, str) else messages)
-        config = RequestConfig(self.model, system, tuple(tools), settings=settings or ModelSettings())
-        response = await self.generate(ModelRequest(config, history))
-        message = response.message
-        rejected = map(rejected_call, message.parts)
-        return PromptedStep(
-            text=message.text,
-            tool_calls=_as_dicts(message.calls),
-            errors=[call.error for call in rejected if call is not None],
-            message=message,
-            finish_reason=response.finish_reason,
-        )
-
-
-def _as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+def calls_as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
 
 
@@ -159,7 +129,7 @@ class _Turn:
         self._marker = f"{MARKER_WORD}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
-        self._reader = CallReader(self._tools, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection)
+        self._reader = CallReader(self._tools, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
@@ -179,8 +149,11 @@ class _Turn:
             system = f"{system}\n\n{prompt}" if system else prompt
         return replace(config, system=system, tools=builtins, tool_choice=None)
 
-    def _rejection(self, call: WrittenCall, has_nonce: bool) -> str | None:
-        """Return why a readable call is not made."""
+    def _rejection(self, call: WrittenCall, mark: str) -> str | None:
+        """Return why a readable call, which began with this mark, is not made."""
+        has_nonce = f"[{self._nonce}]" in mark
+        if self._is_forbidden:
+            return "no tool is available now; answer in words"
         if self._provider.guarded and not has_nonce:
             return f"the call of {call.name} is not made without its nonce; write it after {self._marker}:"
         if not self._echo_filter.is_echo(call, self._nonce if has_nonce else ""):
@@ -215,8 +188,6 @@ class _Turn:
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
-        if self._is_forbidden and not isinstance(piece, Text):
-            piece = RejectedCall("", "no tool is available now; answer in words", piece.name)
         if isinstance(piece, RejectedCall):
             piece = self._call_without_arguments(piece) or piece
         if isinstance(piece, ToolCall):
@@ -233,7 +204,7 @@ class _Turn:
     def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
-        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
+        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable and not self._is_forbidden
         if not may_be_empty or spec is None or not _accepts_no_arguments(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
@@ -242,7 +213,7 @@ class _Turn:
     def response(self, response: ModelResponse) -> ModelResponse:
         """Return the response with the calls that the model wrote."""
         _log.debug("[%s] Response: %s", self._service, response.message.text)
-        _log.debug("[%s] Tool Calls: %s", self._service, _as_dicts(self._calls))
+        _log.debug("[%s] Tool Calls: %s", self._service, calls_as_dicts(self._calls))
         data = msgspec.json.encode(TurnData(response.message, self._nonce))
         message = Message("model", self._accumulator.parts(), ProviderData(ORIGIN, Raw(data)))
         is_changeable = response.finish_reason in (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)

@@ -6,8 +6,8 @@ https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers.
 """
 
 import re
+from typing import Any
 
-from midspan.providers.prompted.arguments import TAGS
 from midspan.providers.prompted.calls import (
     ARGUMENT_KEYS,
     CALL_MARKS,
@@ -18,7 +18,7 @@ from midspan.providers.prompted.calls import (
     read_tags,
     reject_end_mark,
 )
-from midspan.providers.prompted.scanner import Form
+from midspan.providers.prompted.scanner import TAGS, Form, Place
 
 MARKER_WORD = "TOOL_CALL"
 MARKER = Form("the marker of the prompt", (), parse=read_marker_line)
@@ -50,6 +50,13 @@ _HARMONY = re.compile(
     r"<\|(?:start\|>assistant|channel\|>)(?:<\|channel\|>|[\s\w]){0,40}?(?<!\w)to=(?P<name>[\w.:-]{1,128}+)"
     r"(?:<\|c(?:hannel|onstrain)\|>|[\s\w]){0,40}?<\|message\|>"
 )
+
+
+def _in_text(name: str, *starts: str, place: Place = "line start", **options: Any) -> Form:
+    """Return a form without marks of its own: the call begins with the start mark, which occurs in other text, too."""
+    return Form(name, starts, needs_end=False, is_certain=False, place=place, is_content=True, **options)
+
+
 FORMS = (
     *_SECTIONS,
     Form("end marks", _END_MARKS, parse=reject_end_mark),
@@ -58,7 +65,7 @@ FORMS = (
     Form("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end=False),
     Form("Llama 4", ("<|python_start|>",), ("<|python_end|>", "<|eom_id|>", "<|eot_id|>"), needs_end=False),
     Form("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end=False),
-    *(Form("tags", (start,), (tags.end,), parse=read_tags) for start, tags in TAGS.items()),
+    *(Form("tags", (start,), (end,), parse=read_tags) for start, end in TAGS.items()),
     Form("Gemini code in a fence", ("```tool_code", "```tool_call"), ("```",), place="line start"),
     Form(
         "gpt-oss",
@@ -68,32 +75,15 @@ FORMS = (
         is_content=True,
         parse=read_after_head,
     ),
-    Form(
+    _in_text(
         "ReAct",
-        ("Action:",),
-        is_certain=False,
-        place="line start",
+        "Action:",
         head=re.compile(r"Action:\s{0,4}(?P<name>[^\W\d][\w./:-]{0,99})\s{1,8}Action Input:"),
-        is_content=True,
         parse=read_after_head,
     ),
-    Form(
-        "Gemini",
-        ("call:",),
-        needs_end=False,
-        is_certain=False,
-        head=re.compile(r"call:[^\W\d][\w./:-]{0,99}\{"),
-        is_content=True,
-    ),
-    Form(
-        "Gemini code",
-        ("print(default_api.", "default_api."),
-        needs_end=False,
-        is_certain=False,
-        place="line start",
-        head=re.compile(r"(?<![ \t])\w"),  # indented code depends on a condition
-        is_content=True,
-    ),
+    _in_text("Gemini", "call:", place="anywhere", head=re.compile(r"call:[^\W\d][\w./:-]{0,99}\{")),
+    # Indented code depends on a condition.
+    _in_text("Gemini code", "print(default_api.", "default_api.", head=re.compile(r"(?<![ \t])\w")),
     Form(
         "JSON in a fence",
         tuple(f"```{language}" for language in ("json", "JSON", "tool_calls", "tool", "function_call", "")),
@@ -102,24 +92,17 @@ FORMS = (
         place="line start",
         head=re.compile(rf"```\w{{0,16}}[ \t]{{0,8}}\r?\n\s{{0,16}}{_OBJECT}"),
     ),
-    Form(
+    _in_text(
         "JSON or Python",
-        ("[", "{"),
-        _END_MARKS,
-        needs_end=False,
-        is_certain=False,
-        place="line start",
+        *("[", "{"),
+        ends=_END_MARKS,
         head=re.compile(rf"{_OBJECT}|\[\s{{0,16}}[^\W\d][\w./:-]{{0,99}}\("),
-        is_content=True,
     ),
-    Form(
+    _in_text(
         "JSON that may be an example",
-        tuple(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'")),
-        _END_MARKS,
-        needs_end=False,
-        is_certain=False,
+        *(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'")),
+        ends=_END_MARKS,
         place="within a line",
-        is_content=True,
         error="it stands within a line; write the call on a line of its own",
     ),
 )

@@ -1,16 +1,28 @@
-"""Writes the system prompt: the tools, and the form of a call. The same tools give the same prompt."""
+"""What a model reads that only knows text: the system prompt with the tools, and the conversation.
 
-from collections.abc import Sequence
+What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
+in JSON, so no result can look like two. Start marks of calls in results are escaped, so a model that repeats them makes
+no call. `EchoFilter` detects calls that the model only repeats.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, TYPES, SchemaNode
+from midspan._schema.sample import sample_object
+from midspan._schema.tree import TYPES, SchemaNode
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.providers.prompted.scanner import parameters_of, properties_of
-
-_MAX_DEPTH = 4
-_EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}
+from midspan.providers.encoding import json_text, result_text
+from midspan.providers.prompted.calls import NAME_KEYS
+from midspan.providers.prompted.forms import escape_marks
+from midspan.providers.prompted.reader import rejected_call
+from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall, parameters_of, properties_of
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
@@ -54,86 +66,189 @@ def choice_rule(choice: ToolChoice | None) -> str:
 
 def example_call(tool: ToolSpec, marker: str) -> str:
     """Return a call of this tool as the model should write it."""
-    arguments = tool.examples[0] if tool.examples else _example_object(parameters_of(tool), 0)
+    arguments = tool.examples[0] if tool.examples else sample_object(parameters_of(tool))
     return f"{marker}: {tool.name}({_json(arguments)})"
 
 
 def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> list[str]:
-    head = f"- {tool.name}" + _description(tool.description)
-    parameters = _describe_properties(schema, "    ", 0)
-    if not parameters:
+    head = f"- {tool.name}{_description(tool.description)}"
+    properties = properties_of(schema)
+    if not properties:
         return [head, "  Parameters: (none)"]
-    return [head, "  Parameters:", *parameters, *_required(schema, "  ")]
-
-
-def _describe_properties(node: SchemaNode, indent: str, depth: int) -> list[str]:
-    lines = []
-    for name, prop in properties_of(node).items():
-        description = _description(_keywords(prop).get("description"))
-        lines.append(f"{indent}- {name} ({_type(prop)}){description}{_values(prop)}")
-        inner = prop if properties_of(prop) else _items(prop)
-        if depth < _MAX_DEPTH:
-            lines += _describe_properties(inner, indent + "  ", depth + 1)
-            lines += _required(inner, indent + "  ")
+    lines = [head, "  Parameters:", *(_describe_parameter(name, prop) for name, prop in properties.items())]
+    required = dict.fromkeys(name for part in schema.applying for name in part.schema.get("required") or ())
+    if required:
+        lines.append(f"  Required: {', '.join(required)}")
+    lines += [f"  Definitions: {_json(schema.schema[keyword])}" for keyword in _DEFINITIONS if keyword in schema.schema]
     return lines
+
+
+def _describe_parameter(name: str, node: SchemaNode) -> str:
+    type_names = [kind for kind in TYPES if kind in node.types and not (kind == "integer" and "number" in node.types)]
+    types = "any" if node.types >= set(TYPES) else " or ".join(type_names)
+    keywords = node.schema
+    if node.target is not None and not keywords["$ref"].startswith(tuple(f"#/{name}/" for name in _DEFINITIONS)):
+        keywords = {**node.target.schema, **keywords}  # the model does not see what it refers to
+        del keywords["$ref"]
+    more = {keyword: value for keyword, value in keywords.items() if keyword not in ("type", "description")}
+    schema = f" Schema: {_json(more)}" if more else ""
+    return f"    - {name} ({types}){_description(node.schema.get('description'))}{schema}"
+
+
+_DEFINITIONS = ("$defs", "definitions")
+"""Where a schema has the definitions that it refers to; the prompt shows them."""
 
 
 def _description(text: Any) -> str:
     return f": {' '.join(str(text).split())}" if text else ""
 
 
-def _required(node: SchemaNode, indent: str) -> list[str]:
-    names = _keywords(node).get("required")
-    return [f"{indent}Required: {', '.join(names)}"] if names and properties_of(node) else []
-
-
-def _type(node: SchemaNode, depth: int = 0) -> str:
-    if node.types >= set(TYPES):
-        return "any"
-    names = [name for name in TYPES if name in node.types and not (name == "integer" and "number" in node.types)]
-    items = _items(node)
-    array = "array" if items is ANYTHING or depth == _MAX_DEPTH else f"array of {_type(items, depth + 1)}"
-    return " or ".join(array if name == "array" else name for name in names)
-
-
-def _values(node: SchemaNode) -> str:
-    """Return which values a parameter accepts, and its default."""
-    keywords = _keywords(node)
-    enum = keywords.get("enum") or _keywords(_items(node)).get("enum")
-    text = f" One of: {', '.join(map(_json, enum))}." if enum else ""
-    text += f" Always {_json(keywords['const'])}." if "const" in keywords else ""
-    return text + (f" Default: {_json(keywords['default'])}." if "default" in keywords else "")
-
-
-def _example(node: SchemaNode, depth: int) -> Any:
-    """Return a value that has the type of a schema."""
-    keywords = _keywords(node)
-    values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
-    values += [keywords[keyword] for keyword in ("default", "const") if keyword in keywords]
-    if values:
-        return values[0]
-    name = next((name for name in TYPES if name in node.types), "null")
-    if name == "object":
-        return _example_object(node, depth)
-    if name == "array":
-        return [_example(_items(node), depth + 1)] if depth < _MAX_DEPTH else []
-    return _EXAMPLES[name]
-
-
-def _example_object(node: SchemaNode, depth: int) -> dict[str, Any]:
-    properties, required = properties_of(node), _keywords(node).get("required") or ()
-    names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _example(properties[name], depth + 1) for name in names} if depth < _MAX_DEPTH else {}
-
-
-def _keywords(node: SchemaNode) -> dict[str, Any]:
-    """Return the keywords of a schema and of those that it refers to."""
-    return {keyword: value for part in reversed(node.applying) for keyword, value in part.schema.items()}
-
-
-def _items(node: SchemaNode) -> SchemaNode:
-    return next((part.items for part in node.applying if part.items is not ANYTHING), ANYTHING)
-
-
 def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+
+
+ORIGIN = "prompted"
+_CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
+
+
+class TurnData(Struct, frozen=True):
+    """What a turn of the model keeps beside its parts: the message of the inner provider, and the nonce."""
+
+    message: Message
+    nonce: str
+
+
+def turn_data(message: Message) -> TurnData | None:
+    data = message.provider_data
+    if data is None or data.origin != ORIGIN or not data.raw:
+        return None
+    return msgspec.json.decode(data.raw, type=TurnData)
+
+
+def next_call_number(history: History) -> int:
+    """Return the number of the next call in a conversation."""
+    numbers = (_CALL_ID.fullmatch(call.id) for message in history for call in message.calls)
+    return max((int(number[1]) + 1 for number in numbers if number), default=0)
+
+
+def render(history: History, marker: str) -> History:
+    """Return the conversation as text; each message is rendered once. Calls of other providers begin with `marker`.
+
+    The result keeps what the inner provider derives from it, such as encoded bytes.
+    """
+
+    def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
+        rendered = History() if rendered is None else rendered
+        before = history.messages[len(rendered) - 1] if len(rendered) else None
+        messages = []
+        for message in new:
+            is_model = message.role == "model"
+            messages.append(_model_turn(message, marker) if is_model else _user_turn(before, message))
+            before = message
+        return rendered.append(*messages)
+
+    return history.derived((ORIGIN, marker), extend)
+
+
+def _user_turn(before: Message | None, message: Message) -> Message:
+    """Return the message as text, after the errors of calls in the turn before that it does not report itself."""
+    rejected = filter(None, map(rejected_call, before.parts if before is not None else ()))
+    parts: list[Part] = [Text(f"TOOL_ERROR {call.error}\n") for call in rejected if call.error not in message.text]
+    for part in message.parts:
+        parts += _result(part) if type(part) is ToolResult else [part]
+    return message if parts == list(message.parts) else Message("user", tuple(parts))
+
+
+def _result(result: ToolResult) -> Iterator[Part]:
+    status = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
+    note = "" if result.hint is None else f"\nNote: {result.hint}"
+    yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}\n")
+    yield from result.media
+
+
+def _model_turn(message: Message, marker: str) -> Message:
+    """Return what the model wrote; of a turn of another provider, or one that was edited, its calls in our form."""
+    data = turn_data(message)
+    if data is not None:
+        return data.message
+    if not any(type(part) in (ToolCall, ToolResult, Opaque) for part in message.parts):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case ToolCall():
+                parts.append(Text(f"\n{marker}: {part.name}({json_text(part.arguments)})\n"))
+            case Text() | Thought() | Blob():
+                parts.append(part)
+            case Opaque() if (rejected := rejected_call(part)) is not None:
+                parts.append(Text(rejected.text))
+    return Message("model", tuple(parts))
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_]+")
+_LITERALS = frozenset(["true", "false", "null"])
+_QUOTES = r"[\"'“”`*\\]{0,6}"
+
+
+class EchoFilter:
+    """Knows the texts of a conversation that others wrote. They are read when the first call is checked.
+
+    A call is an echo if one of these texts calls the same tool, in whatever form, and contains all words and numbers
+    of the arguments. So a quotation is recognised even if the model changed spaces, quotes or the form of the call.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = tuple(messages)
+        self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
+        """The texts that call a tool, by its name, each with its tokens."""
+
+    def is_echo(self, call: WrittenCall, nonce: str) -> bool:
+        """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
+        if call.name not in self._calling:
+            pattern = _calls_of(call.name)
+            self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
+        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
+        texts = [(text, tokens) for text, tokens in self._calling[call.name] if nonce in text]
+        return any(all(_has_token(text, tokens, token) for token in wanted) for text, tokens in texts)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """The texts of users, results and files, raw and with their escape sequences decoded."""
+        texts: list[str] = []
+        for message in self._messages:
+            if message.role == "user":
+                blobs = [part for part in message.parts if isinstance(part, Blob)]
+                blobs += [blob for result in message.results for blob in result.media]
+                texts += [message.text, *map(result_text, message.results), *map(_file_text, blobs)]
+        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+
+
+def _tokens(text: str) -> frozenset[str | float]:
+    """Return the words and the numbers of a text, without signs."""
+    tokens = _TOKEN.findall(text.casefold())
+    return frozenset(float(token) if token[0].isdecimal() else token for token in tokens)
+
+
+def _has_token(text: str, tokens: frozenset[str | float], token: str | float) -> bool:
+    """Whether a text has a token; in some languages there are no spaces between words."""
+    return token in tokens or (isinstance(token, str) and not token.isascii() and token in text.casefold())
+
+
+def _calls_of(name: str) -> re.Pattern[str]:
+    """Return an expression for the beginning of a call of this tool in any form."""
+    tool = re.escape(name)
+    return re.compile(
+        rf"(?<![\w-]){tool}{_QUOTES}\s*[({{\[<]"
+        rf"|(?:[>=\]|]|{_QUOTES}(?:{'|'.join(NAME_KEYS)}){_QUOTES}\s*:|(?i:action|call)\S{{0,80}}:)"
+        rf"\s*{_QUOTES}(?:{NAMESPACE})?{tool}(?![\w-])"
+    )
+
+
+def _file_text(blob: Blob) -> str:
+    is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
+    return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")

@@ -19,9 +19,7 @@ from midspan._types.specs import AnyTool, unknown_tool
 from midspan.providers.prompted.calls import read_calls
 from midspan.providers.prompted.forms import (
     MARK,
-    MARKER,
     MARKER_WORD,
-    NONCE,
     OBSERVATION,
     RESULTS,
     THOUGHTS,
@@ -38,7 +36,6 @@ _MAX_FALSE_STARTS = 20_000
 """After this many false starts the rest is treated as text."""
 _LOOKBEHIND_CHARS = 64
 """How far before the position a pattern may look."""
-_NONCE = re.compile(NONCE)
 
 
 class RejectedCall(Struct, frozen=True, omit_defaults=True):
@@ -78,13 +75,11 @@ class CallReader:
         self,
         tools: Iterable[AnyTool] | ToolIndex,
         *,
-        nonce: str | None = None,
         make_id: Callable[[], str] | None = None,
-        rejection: Callable[[WrittenCall, bool], str | None] = lambda _call, _has_nonce: None,
+        rejection: Callable[[WrittenCall, str], str | None] = lambda _call, _mark: None,
     ) -> None:
-        """`rejection` returns why a call, with or without the nonce, is not made; None if it is."""
+        """`rejection` returns why a call that began with this mark is not made; None if it is."""
         self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
-        self._nonce = nonce
         self._rejection = rejection
         self._make_id = make_id or numbered()
         # The text before `_at` was already returned and is kept for lookbehinds; at first, a line break.
@@ -98,7 +93,6 @@ class CallReader:
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reparsed_chars = 0
         """How many marks did not begin a call, and how much text was read after them."""
-        self._pieces: list[Piece] = []
         self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
         """Calls, or None for text, each with its text. They become text if an end mark shows that all was a thought."""
         self._call_count = 0
@@ -118,13 +112,12 @@ class CallReader:
         return self._take_pieces()
 
     def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
+        pieces: list[Piece] = []
         for call, text in self._calls:
-            match call:
-                case WrittenCall(name, arguments):
-                    pieces.append(ToolCall(self._make_id(), name, arguments))
-                case _:
-                    pieces.append(call or Text(text))
+            if isinstance(call, WrittenCall):
+                pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
+            else:
+                pieces.append(call or Text(text))
         self._calls = []
         return pieces
 
@@ -132,7 +125,7 @@ class CallReader:
         """Read as far as the text is known to be text; at the end, read the calls."""
         self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + more
         self._at = search_at = min(self._at, _LOOKBEHIND_CHARS)
-        while not self._rest_is_text and self._call_count < MAX_CALLS:
+        while not self._rest_is_text:
             if self._thought_end is not None:
                 if not self._skip_thought(self._thought_end, is_final=is_final):
                     return
@@ -166,8 +159,8 @@ class CallReader:
         if mark[0] in THOUGHTS:
             self._thought_end = THOUGHTS[mark[0]]
         else:  # the thought began in the prompt, so all calls so far stood in it
-            self._pieces.append(Text("".join(text for _, text in self._calls)))
-            self._calls, self._call_count = [], 0
+            self._calls = [(None, "".join(text for _, text in self._calls))]
+            self._call_count = 0
         return self._at
 
     def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
@@ -199,20 +192,18 @@ class CallReader:
             return begin + 1
         self._add_text(begin)
         self._at = scanner.at
-        nonce = _NONCE.search(mark[0]) if form is MARKER else None
-        has_nonce = nonce is not None and nonce[0][1:-1] == self._nonce
         for number, call in enumerate(calls[: MAX_CALLS - self._call_count]):
             raw = "" if number else text[begin : scanner.at]
-            reason = self._reason_to_reject(call, form, has_nonce=has_nonce)
+            reason = self._reason_to_reject(call, form, mark[0])
             self._add_call(call if reason is None else RejectedCall(raw, reason, call.name), raw)
         return scanner.at
 
-    def _reason_to_reject(self, call: WrittenCall, form: Form, *, has_nonce: bool) -> str | None:
+    def _reason_to_reject(self, call: WrittenCall, form: Form, mark: str) -> str | None:
         if form.error:
             return f"the call of {call.name} is not made: {form.error}"
         if call.name not in self._tools.specs:
             return unknown_tool(call.name, self._tools.specs)
-        return self._rejection(call, has_nonce)
+        return self._rejection(call, mark)
 
     def _reject_unreadable(self, begin: int, tool: str, problem: str) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes."""
@@ -236,8 +227,8 @@ class CallReader:
         self._calls.append((call, text))
         self._call_count += 1
         if self._call_count == MAX_CALLS:
-            more = RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read")
-            self._calls.append((more, ""))
+            self._calls.append((RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"), ""))
+            self._rest_is_text = True
 
     def _add_text(self, end: int) -> None:
         """Add the text up to this position."""

@@ -287,7 +287,8 @@ class _ReadableMessages:
                 "tools/list", self._protocol_version() or types.LATEST_PROTOCOL_VERSION, listing
             )
         except ValidationError as error:
-            _log.warning("a tool is left out: %s", describe_invalid(error))
+            name = listing["tools"][0].get("name") if isinstance(listing["tools"][0], dict) else None
+            _log.warning("the tool %r of an MCP server is left out: %s", name, describe_invalid(error))
             return False
         return True
 

@@ -40,7 +40,7 @@ class WorkerLimits(Struct, frozen=True, kw_only=True):
             try:
                 msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
-                raise ConfigError(f"{field.name} must be a positive number, got {value!r}: {error}") from error
+                raise ConfigError(f"invalid {field.name}={value!r}: {error}") from error
 
 
 class WorkerSetup(Struct, frozen=True, omit_defaults=True):

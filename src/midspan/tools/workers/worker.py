@@ -297,7 +297,7 @@ class _Worker:
             self._watch_main()
 
     def _begin(self, message: protocol.Call) -> RunContext[Any]:
-        self._context = context = WorkerContext.of(message, self)
+        self._context = context = WorkerContext(message, self)
         self._call = message.call
         return context
 

@@ -1,0 +1,70 @@
+"""Sample values of a schema: the examples of prompts, and the arguments of calls that the local Gemini makes."""
+
+import math
+from typing import Any
+
+from midspan._schema.tree import ANYTHING, TYPES, SchemaNode
+
+_MAX_DEPTH = 16
+_MAX_OPTIONAL_DEPTH = 3
+"""To this depth, a sample has more than the schema requires: an item of each array, a property of each object."""
+_MAX_VALUES = 200
+_MAX_ITEMS = 50
+_MAX_CHARS = 1_000
+
+
+def sample_object(node: SchemaNode) -> dict[str, Any]:
+    """Return an object with the required properties, or with the first one if none is required."""
+    return _Sampler().object(node, 0)
+
+
+class _Sampler:
+    """Makes one sample. A schema may ask for any size, so the number of values is limited; further ones are None."""
+
+    def __init__(self) -> None:
+        self._values_left = _MAX_VALUES
+
+    def object(self, node: SchemaNode, depth: int) -> dict[str, Any]:
+        properties = {name: prop for part in node.applying for name, prop in part.properties.items()}
+        required = {name for part in node.applying for name in part.schema.get("required") or ()}
+        names = [name for name in properties if name in required]
+        if not names and depth < _MAX_OPTIONAL_DEPTH:
+            names = list(properties)[:1]
+        return {name: self._value(properties[name], depth + 1) for name in names}
+
+    def _value(self, node: SchemaNode, depth: int) -> Any:
+        """Return a value that the schema names, or a simple one of its type."""
+        self._values_left -= 1
+        keywords = {keyword: value for part in reversed(node.applying) for keyword, value in part.schema.items()}
+        values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
+        values += [keywords[keyword] for keyword in ("const", "default") if keyword in keywords]
+        variants = [variant for part in node.applying for variant in part.not_null_variants]
+        if values or depth > _MAX_DEPTH or self._values_left < 0:
+            return values[0] if values else None
+        if variants:
+            return self._value(variants[0], depth + 1)
+        match next((name for name in TYPES if name in node.types), "null"):
+            case "string":
+                return "text".ljust(min(keywords.get("minLength", 0), _MAX_CHARS), "t")
+            case "number":
+                return _number(keywords)
+            case "integer":
+                return math.ceil(_number(keywords))
+            case "boolean":
+                return True
+            case "array":
+                array = next((part for part in node.applying if part.prefix or part.items is not ANYTHING), node)
+                count = max(keywords.get("minItems", 0), 1 if depth < _MAX_OPTIONAL_DEPTH else 0)
+                return [self._value(array.item(index), depth + 1) for index in range(min(count, _MAX_ITEMS))]
+            case "object":
+                return self.object(node, depth)
+        return None
+
+
+def _number(keywords: dict[str, Any]) -> Any:
+    """Return a number within the bounds, as far as one of them says it."""
+    if "minimum" in keywords:
+        return keywords["minimum"]
+    if "exclusiveMinimum" in keywords:
+        return keywords["exclusiveMinimum"] + 1
+    return min(1, keywords.get("maximum", 1), keywords.get("exclusiveMaximum", 2) - 1)

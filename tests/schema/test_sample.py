@@ -1,0 +1,55 @@
+"""Samples of schemas: what is required, the values that a schema names, and an end where it refers to itself."""
+
+from typing import Any
+
+import pytest
+
+from midspan._schema.arguments import SchemaValidator
+from midspan._schema.normalize import normalize, normalize_tree
+from midspan._schema.sample import sample_object
+
+TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+
+
+@pytest.mark.parametrize(
+    ("properties", "sample"),
+    [
+        ({"a": {"type": "string", "minLength": 6}}, {"a": "texttt"}),
+        ({"a": {"type": "integer", "minimum": 3}}, {"a": 3}),
+        ({"a": {"type": "number", "exclusiveMinimum": 3}}, {"a": 4}),
+        ({"a": {"type": "integer", "minimum": 0.5}}, {"a": 1}),
+        ({"a": {"type": "integer", "exclusiveMaximum": 0}}, {"a": -1}),
+        ({"a": {"type": "number", "maximum": 0.5}}, {"a": 0.5}),
+        ({"a": {"enum": ["C", "F"]}}, {"a": "C"}),
+        ({"a": {"type": "string", "examples": ["Oslo"], "default": "Rome"}}, {"a": "Oslo"}),
+        ({"a": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}, {"a": True}),
+        ({"a": {"type": "array", "items": {"type": "null"}, "minItems": 2}}, {"a": [None, None]}),
+        ({"a": {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "minItems": 2}}, {"a": [1, 2]}),
+        ({"a": {"type": "object", "properties": {"b": {"type": "string"}}}}, {"a": {"b": "text"}}),
+        ({"a": {"$ref": "#/$defs/tree"}}, {"a": {"kids": [{}]}}),
+    ],
+)
+def test_a_sample_is_valid_and_simple(properties: dict[str, Any], sample: Any) -> None:
+    schema = {"type": "object", "properties": properties, "required": ["a"], "$defs": {"tree": TREE}}
+    assert sample_object(normalize_tree(schema).root) == sample
+    assert SchemaValidator(normalize(schema)).accepts(sample)
+
+
+def test_a_sample_of_a_schema_that_requires_itself_ends() -> None:
+    tree = {"type": "object", "properties": {"kid": {"$ref": "#/$defs/tree"}}, "required": ["kid"]}
+    assert "kid" in sample_object(normalize_tree({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}).root)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**8},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 10**6},
+        {"$ref": "#/$defs/tree"},
+    ],
+)
+def test_a_sample_is_small_whatever_the_schema_asks_for(schema: dict[str, Any]) -> None:
+    kids = ["a", "b", "c"]
+    tree = {"type": "object", "properties": {kid: {"$ref": "#/$defs/tree"} for kid in kids}, "required": kids}
+    tool = {"type": "object", "properties": {"a": schema}, "required": ["a"], "$defs": {"tree": tree}}
+    assert len(repr(sample_object(normalize_tree(tool).root))) < 10_000
