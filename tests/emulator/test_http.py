@@ -56,9 +56,13 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
         b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}",
         b"GET / ZZZZ\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 900_000,
     ],
 )
-def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, echo: LocalGemini) -> None:
+def test_an_invalid_request_is_rejected_and_the_connection_closed(
+    data: bytes, echo: LocalGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_REQUEST_BYTES", 500_000)
     assert raw(echo.url, data).startswith(b"HTTP/1.1 400 ")
 
 
@@ -207,6 +211,15 @@ def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
 @pytest.mark.parametrize("options", [{"port": 99_999}, {"port": -1}, {"host": "a b"}, {"host": "\ud800"}])
 def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"cannot (listen on|resolve)"), LocalGemini(**options):
+        pass
+
+
+def test_any_error_of_the_start_is_raised_where_the_server_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> asyncio.AbstractEventLoop:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", fail)
+    with pytest.raises(OSError, match="too many open files"), LocalGemini():
         pass
 
 

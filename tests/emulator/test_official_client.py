@@ -184,6 +184,17 @@ def test_it_streams_automatic_calls_that_follow_text(model: str) -> None:
         assert len(server.requests) == 3
 
 
+def test_it_receives_several_candidates() -> None:
+    config = types.GenerateContentConfig(candidate_count=3)
+    with LocalGemini(["Hello."]) as server, client(server) as api:
+        response = api.models.generate_content(model="gemini-2.5-flash", contents="Hi.", config=config)
+        assert [candidate.index for candidate in response.candidates] == [0, 1, 2]
+        assert [candidate.content.parts[0].text for candidate in response.candidates] == ["Hello."] * 3
+        assert response.usage_metadata.candidates_token_count == 6
+        with pytest.raises(errors.ClientError, match="Multiple candidates is not enabled for this model"):
+            api.models.generate_content(model=MODEL, contents="Hi.", config=config)
+
+
 def test_a_call_of_an_unknown_function_raises_a_key_error_in_it() -> None:
     with LocalGemini([call("get_wether", city="Oslo")]) as server, client(server) as api, pytest.raises(KeyError):
         api.models.generate_content(model=MODEL, contents="Weather?", config=automatic())

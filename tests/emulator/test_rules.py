@@ -15,6 +15,7 @@ from tests.emulator.plain_client import (
     model,
     result,
     send,
+    stream,
     tools,
     user,
 )
@@ -621,6 +622,25 @@ RULES = [
         model=OLDER,
     ),
     Rule(
+        "nine candidates",
+        config(candidateCount=9),
+        "candidate_count must be in the range [1, 8].",
+        config(candidateCount=8),
+        model=OLD,
+    ),
+    Rule(
+        "no candidate",
+        config(candidateCount=0),
+        "candidate_count must be in the range [1, 8].",
+        config(candidateCount=1),
+    ),
+    Rule(
+        "two candidates from Gemini 3 on",
+        config(candidateCount=2),
+        "Multiple candidates is not enabled for this model",
+        config(candidateCount=1),
+    ),
+    Rule(
         "temperature out of range",
         config(temperature=1000),
         "Unable to submit request because it has a temperature value of 1000 but the supported range is from 0",
@@ -682,6 +702,11 @@ def test_adjacent_model_contents_are_one_turn(echo: LocalGemini) -> None:
     for name in (OLDER, OLD, "gemini-3-flash-preview", NEW, FOUR):
         assert ask(echo.url, text_then_call, name).status == 200, name
         assert ask(echo.url, call_then_text, name).status == 200, name
+
+
+def test_candidates_cannot_be_streamed(echo: LocalGemini) -> None:
+    assert stream(echo.url, config(candidateCount=2), OLD).status == 400
+    assert stream(echo.url, config(candidateCount=1), OLD).status == 200
 
 
 def test_older_families_accept_split_results_and_unanswered_calls(echo: LocalGemini) -> None:

@@ -8,6 +8,7 @@ import pytest
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, ToolCall
+from midspan._types.specs import ModelSettings
 from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
 from midspan.emulator.gemini.script import load_script
 from midspan.errors import ConfigError, RateLimitError
@@ -307,10 +308,12 @@ def test_a_script_may_be_one_answer() -> None:
             assert text(ask(server.url, HI)) == "x"
 
 
-def test_an_invalid_script_is_rejected_by_the_constructor() -> None:
+def test_an_invalid_script_or_model_is_rejected_by_the_constructor() -> None:
     for script in (5, b"x"):
         with pytest.raises(ConfigError, match="a part must be text"):
             LocalGemini(script)
+    with pytest.raises(ConfigError, match="pass either a script or a model, not both"):
+        LocalGemini(["x"], model=Weather())
 
 
 NAN = float("nan")
@@ -367,6 +370,16 @@ def test_a_function_that_returns_no_answer_is_reported() -> None:
     assert message == "ConfigError: a part must be text or a dict, got int"
 
 
+def test_an_invalid_regular_expression_is_rejected_when_the_rule_is_created(tmp_path: Path) -> None:
+    problem = r"'\(' is not a valid regular expression: missing \), unterminated subpattern at position 0$"
+    with pytest.raises(ConfigError, match=f"^{problem}"):
+        When(says="(")
+    path = tmp_path / "bad.toml"
+    path.write_text("[[answers]]\nwhen = { says = '(' }\ntext = 'x'")
+    with pytest.raises(ConfigError, match=rf"^cannot read the script '.*bad\.toml': {problem}"):
+        LocalGemini(str(path))
+
+
 def test_the_functions_of_a_condition_may_be_lists() -> None:
     rule = Rule(When(results=["f"]), "Done.")  # type: ignore[arg-type]
     with LocalGemini([rule, "Other."]) as server:
@@ -410,7 +423,14 @@ def test_a_provider_can_answer() -> None:
         "tools": tools(declaration),
         "systemInstruction": user("Be brief."),
         "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
-        "generationConfig": {"responseMimeType": "application/json"},
+        "generationConfig": {
+            "responseMimeType": "application/json",
+            "maxOutputTokens": 50,
+            "temperature": 0.5,
+            "topP": 0.9,
+            "stopSequences": ["END"],
+            "seed": 7,
+        },
     }
     with LocalGemini(model=provider) as server:
         documents = events(stream(server.url, {**setup, "contents": [user("Hi.")]}))
@@ -427,6 +447,7 @@ def test_a_provider_can_answer() -> None:
     request = provider.requests[1]
     assert request.config.system == "Be brief."
     assert request.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
+    assert request.config.settings == ModelSettings(max_tokens=50, temperature=0.5, top_p=0.9, stop=("END",), seed=7)
     assert request.config.output is not None
     assert request.config.tool_choice is not None
     assert [message.role for message in request.history] == ["user", "model", "user"]

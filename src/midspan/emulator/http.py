@@ -17,6 +17,8 @@ from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
 
+_MAX_REQUEST_BYTES = 2**28
+
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
 
@@ -95,7 +97,10 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:
             return  # the bytes after an invalid request cannot be understood
+        self._size += len(data)
         try:
+            if self._size > _MAX_REQUEST_BYTES:
+                raise HttpParserError("the request is too large")
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._is_invalid = True
@@ -104,6 +109,7 @@ class _Connection(asyncio.Protocol):
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
+        self._size = 0
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -197,19 +203,25 @@ class HttpServer:
 
     def __enter__(self) -> Self:
         started: Future[None] = Future()
-        self._thread = Thread(target=asyncio.run, args=(self._run(started),), name="midspan-emulator", daemon=True)
+        self._thread = Thread(target=self._serve, args=(started,), name="midspan-emulator", daemon=True)
         self._thread.start()
         started.result()
         return self
 
+    def _serve(self, started: Future[None]) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._run(started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
     async def _run(self, started: Future[None]) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            async with self:
-                started.set_result(None)
-                await self._stopping.wait()
-        except ConfigError as error:
-            started.set_exception(error)
+        async with self:
+            started.set_result(None)
+            await self._stopping.wait()
 
     def __exit__(self, *exc_info: object) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)

@@ -70,7 +70,8 @@ class LoopThread:
         with self._lock:
             self.is_closed = True
         if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            with suppress(RuntimeError):  # the loop is closed already
+                self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self, runner: asyncio.Runner) -> None:

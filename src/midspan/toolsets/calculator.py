@@ -73,7 +73,10 @@ def evaluate(expression: str) -> Number:
         raise ToolError(f"the expression has {len(expression):,} characters, the maximum is {_MAX_CHARS:,}")
     python = _to_python(expression)
     try:
-        return _value(ast.parse(python, mode="eval").body, python)
+        value = _value(ast.parse(python, mode="eval").body, python)
+        if isinstance(value, float) and math.isinf(value):
+            raise OverflowError
+        return value
     except SyntaxError:
         raise ToolError("the expression is not valid; write it like (1 + 2) * 3 / 4") from None
     except (MemoryError, RecursionError):

@@ -21,6 +21,7 @@ from midspan.providers.offline.language import Question, name_words, singular, s
         ("a base of 5m and a note in D#", [("number", 5), ("unclear", "D")]),
         ("2 million people", [("unclear", 2)]),
         ("What is it?", []),
+        ("tell me The truth", []),
     ],
 )
 def test_values_are_found_in_order(text: str, mentions: list[tuple[str, object]]) -> None:

@@ -51,6 +51,29 @@ def test_places_of_a_pair_are_distinguished_by_from_and_to(question: str, argume
     assert read(question, tools.find_route) == arguments
 
 
+def drive(from_city: str, to_city: str) -> None:
+    """Plan a drive."""
+
+
+def test_a_state_after_a_comma_belongs_to_its_city() -> None:
+    arguments = {"from_city": "Austin, TX", "to_city": "Boston, MA"}
+    assert read("Plan a drive from Austin, TX to Boston, MA", drive) == arguments
+    assert read("Plan a drive from Austin, Dallas to Boston", drive) is None
+
+
+def find_person(name: str, city: str) -> None:
+    """Find a person."""
+
+
+def test_a_name_after_in_is_rather_a_place() -> None:
+    assert read("Find Bob in Oslo", find_person) == {"name": "Bob", "city": "Oslo"}
+
+
+def test_a_missing_text_is_filled_with_up_to_three_words() -> None:
+    assert read("Add red garden lamps", tools.add_item) == {"name": "red garden lamps"}
+    assert read("Add big red garden lamps", tools.add_item) is None
+
+
 def list_orders(status: Literal["open", "closed"], limit: int = 10, archived: bool = False, note: str = "") -> None:
     """List orders.
 

@@ -287,6 +287,8 @@ def test_the_schema_decides_what_a_value_in_tags_is() -> None:
         "<parameter=dry_run>false</parameter></function>"
     )
     assert calls(read(text)) == [("delete_files", {"id": "5", "limit": 2, "dry_run": False})]
+    braces = read("<function=delete_files><parameter=id>{abc</parameter></function>")
+    assert calls(braces) == [("delete_files", {"id": "{abc"})], "it cannot be a damaged object"
 
 
 @pytest.mark.parametrize(
@@ -343,6 +345,38 @@ def test_what_is_meant_as_a_call_and_cannot_be_read_is_reported_and_never_just_t
     pieces = read(text)
     assert calls(pieces) == []
     assert len(errors(pieces)) == 1
+
+
+GLM_NOTE = "<arg_key>note</arg_key><arg_value>tmp</arg_value>"
+
+
+@pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|tool_call|>", "<|python_tag|>", "<function_call>"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "<arg_key>dry_run</arg_key>true</arg_value>",
+        "<arg_key dry_run</arg_key><arg_value>true</arg_value>",
+        "<rg_key>dry_run</arg_key><arg_value>true</arg_value>",
+        "\narg_key>dry_run</arg_key>\n<arg_value>true</arg_value>",
+        ", <arg_key>dry_run</arg_key><arg_value>true</arg_value>",
+        "</arg_value>",
+    ],
+)
+def test_a_damaged_parameter_makes_the_call_unreadable_in_forms_without_an_end_mark(mark: str, damaged: str) -> None:
+    pieces = read(f"{mark}delete_files{GLM_NOTE}{damaged}")
+    assert calls(pieces) == []
+    assert "the call of delete_files cannot be read" in errors(pieces)[0]
+    intact = read(f"{mark}delete_files{GLM_NOTE}\nOne moment.\n{mark}delete_files{GLM_NOTE}")
+    assert calls(intact) == [("delete_files", {"note": "tmp"})] * 2
+
+
+@pytest.mark.parametrize("mark", ["", "[TOOL_CALLS]"])
+def test_a_parameter_after_the_closing_tag_makes_the_call_unreadable(mark: str) -> None:
+    call = f"{mark}<function=delete_files><parameter=note>tmp</parameter></function>"
+    pieces = read(f"{call}<parameter=dry_run>true</parameter></function>")
+    assert calls(pieces) == []
+    assert "the tags of a parameter after it cannot be read" in errors(pieces)[0]
+    assert calls(read(f"{call}\n{call}")) == [("delete_files", {"note": "tmp"})] * 2
 
 
 @pytest.mark.parametrize(

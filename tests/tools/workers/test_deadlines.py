@@ -270,3 +270,19 @@ def test_signal_that_arrives_while_a_supervisor_cleans_up_is_not_lost() -> None:
     command = [sys.executable, "-c", SIGNAL_DURING_CLEANUP]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGTERM, "", "")
+
+
+def test_program_that_ends_right_after_a_timeout_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "from midspan import tool\n\n@tool(timeout=0.5, isolate=True)\n"
+        "def spin() -> None:\n    while True:\n        pass\n"
+    )
+    program = (
+        "import asyncio\nfrom midspan.messages import ToolCall\nfrom midspan.tools import execute\n"
+        "from slow import spin\n"
+        "print(asyncio.run(execute(spin, ToolCall('1', 'spin'))).value)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=BOUND)
+    assert "spin timed out after 0.5 seconds" in ended.stdout
+    assert "Traceback" not in ended.stderr
+    assert "could not be started" not in ended.stderr

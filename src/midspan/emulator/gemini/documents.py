@@ -69,15 +69,17 @@ def documents_of(
     fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
     last = {name: value for name, value in fields.items() if value} | answer.extra
     parts = _parts(answer, conversation, next_number)
+    amount = conversation.generation_config.candidate_count or 1
     documents = []
     tokens = 0
     for chunk_parts in _chunks(parts, answer.chunks) if route.is_streaming else [parts]:
-        tokens += sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
+        tokens += amount * sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
         content = {"parts": chunk_parts, "role": "model"} if chunk_parts else {"role": "model"}
         candidate = {"content": content, "index": 0}
         usage = _usage(answer, conversation, tokens)
         documents.append({"candidates": [candidate], "usageMetadata": usage, **rest})
     candidate |= last
+    documents[-1]["candidates"] = [candidate | {"index": index} for index in range(amount)]
     return documents
 
 

@@ -22,6 +22,7 @@ from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
 from midspan.emulator.gemini.script import Answer, Conversation, source_of, to_answer
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
+from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 
 _MAX_LOG_ENTRIES = 256
@@ -169,6 +170,8 @@ class ScaledClock(SystemClock):
     """
 
     def __init__(self, factor: float) -> None:
+        if not isinstance(factor, int | float) or not factor > 0:
+            raise ConfigError(f"the factor of a ScaledClock must be a positive number, got {factor!r}")
         self.factor = factor
 
     async def sleep(self, seconds: float) -> None:

@@ -71,6 +71,7 @@ class ModelRules(Struct, frozen=True, kw_only=True):
     sends_signatures: bool
     rejects_thinking: bool
     """A thinking config is an error."""
+    max_candidates: int
 
     @property
     def api(self) -> Api:
@@ -84,6 +85,8 @@ def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> M
     generation = generation_of(name)
     known = capabilities_of(name, api, version)
     thinks = bool(known.thinking_levels or known.thinking_budget)
+    # https://github.com/googleapis/js-genai/issues/1609; Vertex accepts several candidates.
+    has_candidates = (1, 5) <= generation < (3, 0) or (generation >= (3, 0) and api is Api.VERTEX)
     return ModelRules(
         name=name,
         version=version,
@@ -97,6 +100,7 @@ def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> M
         sends_signatures=(known.signatures or known.thinking_budget) and known.functions,
         # Image models think from Gemini 3 on, although the amount cannot be set.
         rejects_thinking=not thinks and generation < (3, 0) and "thinking" not in name,
+        max_candidates=8 if has_candidates and "image" not in name else 1,
     )
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.specs import ToolChoice, ToolChoiceMode, ToolSpec
+from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
 from midspan.emulator.gemini.api import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.models import ModelRules
@@ -166,6 +166,8 @@ def to_answer(value: AnswerLike) -> Answer:
 def source_of(script: Any, model: Provider | None) -> Source:
     """Return what answers for these two arguments of `LocalGemini`."""
     if model is not None:
+        if script is not None:
+            raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
     if isinstance(script, str | Path):
         return load_script(Path(script))
@@ -195,6 +197,12 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The functions whose results are in the last content, in their order; `()` if there are none."""
     model: str | None = None
     """The name of the model, with `*` as a wildcard."""
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.says or "")
+        except re.error as error:
+            raise ConfigError(f"{self.says!r} is not a valid regular expression: {error}") from error
 
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
@@ -292,7 +300,7 @@ def _provider_source(provider: Provider) -> Source:
 
 
 def _to_model_request(conversation: Conversation) -> ModelRequest:
-    """Return the request for the provider, without settings such as the temperature."""
+    config = conversation.generation_config
     tools = [
         ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)
         for declaration in declarations_in(conversation.request.tools)
@@ -303,7 +311,14 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
         system=conversation.system_text or None,
         tools=tuple(tools),
         tool_choice=_to_tool_choice(conversation.calling_config),
-        output=_to_output(conversation.generation_config),
+        settings=ModelSettings(
+            max_tokens=config.max_output_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            stop=tuple(config.stop_sequences or ()),
+            seed=config.seed,
+        ),
+        output=_to_output(config),
     )
     return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
 

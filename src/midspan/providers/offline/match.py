@@ -205,7 +205,7 @@ class Matcher:
     def _is_named(self, prop: Parameter, first: int, last: int) -> bool:
         """Whether the parameter's name stands before or after the value: `radius of 5`, `3 bedrooms`."""
         index = first - 1
-        while first - index <= 4 and self.question.lower(index) in _BETWEEN:
+        while self.question.lower(index) in _BETWEEN:
             index -= 1
         if self.question.kind(first) in ("number", "code") and [self.question.stem(last + 1)] == prop.heads:
             return True

@@ -15,6 +15,7 @@ from midspan.providers.prompted.scanner import (
     WrittenCall,
     WrittenCalls,
     check_names,
+    check_no_parameter,
     check_rest,
     properties_of,
     read_object,
@@ -246,6 +247,7 @@ def read_tags(scanner: Scanner) -> WrittenCalls:
         check_unrecognised(scanner, begin)
         return None
     scanner.take_after_space("</tool_call>")  # Qwen sometimes leaves out the start mark
+    check_no_parameter(scanner)
     return [call]
 
 

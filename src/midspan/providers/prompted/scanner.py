@@ -253,10 +253,12 @@ TAGS = {
 _TAG_REST = re.compile(rf"{_TAG_NAME}\"?>")
 # DeepSeek says whether the value is a string.
 _PARAMETER = re.compile(
-    rf"<(\uff5cDSML\uff5c|)parameter(?:=| name=(\")){_TAG_NAME}(?(2)\"(?:\s+string=\"(true|false)\")?)>"
+    rf"\s*+<(\uff5cDSML\uff5c|)parameter(?:=| name=(\")){_TAG_NAME}(?(2)\"(?:\s+string=\"(true|false)\")?)>"
 )
-_GLM_PARAMETER = re.compile(rf"<arg_key>()()\s?{_TAG_NAME}\s?</arg_key>\s*<arg_value>()")
+_GLM_PARAMETER = re.compile(rf"\s*+<arg_key>()()\s?{_TAG_NAME}\s?</arg_key>\s*<arg_value>()")
 _INNER_TAG = re.compile("</?(?:(?:\uff5cDSML\uff5c)?(?:parameter|function|invoke)|arg_key|arg_value|tool_call)\\b")
+_STRAY_PARAMETER = re.compile("(?:<?[^<]{0,200}</|[,;\\s]*+<)(?:\uff5cDSML\uff5c)?(?:parameter|arg_)")
+"""The beginning of a parameter, or a damaged one up to its closing tag."""
 
 
 def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
@@ -275,7 +277,6 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
     """Read parameters in tags. Their values have no quotes: the schema says whether `5` is a number or a string."""
     arguments: dict[str, Any] = {}
     properties = properties_of(scanner.tools.schema(scanner.tool))
-    scanner.space()
     while head := scanner.match(_PARAMETER) or scanner.match(_GLM_PARAMETER):
         prefix, _, key, string_flag = head.groups()
         end_tag = "</arg_value>" if head.re is _GLM_PARAMETER else f"</{prefix}parameter>"
@@ -287,12 +288,11 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
             raise Unreadable(f"the value of {key[:80]!r} contains a tag")  # it has lost its end
         if key in arguments or (properties and key not in properties):
             raise Unreadable(f"the parameter {key[:80]!r} is {'given twice' if key in arguments else 'unknown'}")
-        if head[0].startswith("<parameter=") and len(value) > 1 and value[0] == value[-1] == "\n":
+        if head[0].lstrip().startswith("<parameter=") and len(value) > 1 and value[0] == value[-1] == "\n":
             value = value[1:-1]
         types = properties.get(key, ANYTHING).types
         arguments[key] = _tag_value(key, value, string_flag, types) if scanner.tool else value
         scanner.at = end + len(end_tag)
-        scanner.space()
     return arguments
 
 
@@ -327,8 +327,10 @@ _STRAY_BRACKET = re.compile(r"[\"'“”]?\s{0,16}[)}\]]")
 def check_rest(scanner: Scanner, *, in_parentheses: bool = False) -> None:
     """Raise `Unreadable` if the text after a call could belong to it.
 
-    That is a bracket that closes nothing, or a member; and after a brace any words on the same line.
+    That is a bracket that closes nothing, a member, or a parameter in tags; and after a brace any words on the same
+    line.
     """
+    check_no_parameter(scanner)
     text, end = scanner.text, scanner.at
     at = skip(_DECORATION if in_parentheses else SAME_LINE, text, end)
     line_sign = text[at : at + 1]
@@ -340,6 +342,12 @@ def check_rest(scanner: Scanner, *, in_parentheses: bool = False) -> None:
     is_stray = is_stray or bool(_STRAY_BRACKET.match(text, at) and not in_parentheses)
     if is_stray or _is_member(text, at, python=in_parentheses):
         raise Unreadable("the text after the call could belong to its arguments")
+
+
+def check_no_parameter(scanner: Scanner) -> None:
+    """Raise `Unreadable` if a parameter in tags follows the call: a damaged tag has ended the call too early."""
+    if _STRAY_PARAMETER.match(scanner.text, scanner.at):
+        raise Unreadable("the tags of a parameter after it cannot be read")
 
 
 def _is_member(text: str, at: int, *, python: bool) -> bool:

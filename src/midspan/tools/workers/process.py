@@ -59,7 +59,11 @@ class WorkerProcess:
 
     async def ended(self) -> tuple[int, str]:
         """Wait until the worker and its descendants have ended; return the exit code and what was printed last."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._wait)
+        try:
+            waiting = asyncio.get_running_loop().run_in_executor(None, self._wait)
+        except RuntimeError:  # the program is exiting, and no more threads can be started
+            return self._wait()
+        return await waiting
 
     def _wait(self) -> tuple[int, str]:
         try:
