@@ -265,6 +265,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-t", "box.py", "hi"], 2, "; make it a list of functions or a source of tools"),
         (["ask", "-t", "wrong.py", "hi"], 2, "cannot use the tools in 'wrong.py': 5 cannot be called"),
         (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "system is not valid Unicode"),
+        (["ask", "-m", "offline", "-f", "nope.txt"], 2, "there is no question; pass one, in addition to the files"),
         (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' is not a file"),
         (["ask", "-m", "offline", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),

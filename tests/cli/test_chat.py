@@ -153,7 +153,7 @@ def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal
 
 
 def test_piped_questions_are_answered_one_after_another(home: Path) -> None:
-    ended = midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?")
+    ended = midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?\\")
     assert ended.code == 0
     assert [line for line in ended.out.splitlines() if "result" in line] == [
         "calculate: result: 4, is exact: yes.",

@@ -73,7 +73,8 @@ def test_ready_tools_have_no_lint_findings(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("S2-18")
 def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
-    (tmp_path / "poor.py").write_text(POOR)
+    many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
+    (tmp_path / "poor.py").write_text(POOR + many)
     linted = midspan("tools", "--tools", "poor.py", "--lint", "--json", home=tmp_path)
     assert linted.code == 1
     findings = {(finding["kind"], finding["tool"]) for finding in json.loads(linted.out)["findings"]}
@@ -81,6 +82,7 @@ def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
     assert ("vague", "run") in findings
     assert ("no-parameter-description", "run") in findings
     assert ("overlap", "lookup_customer_by_email") in findings
+    assert ("too-many", "") in findings
     assert "[no-description]" in midspan("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
 
 

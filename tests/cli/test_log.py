@@ -175,6 +175,8 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
     part = {"content": {"role": "model", "parts": [{"text": '{"name": "Ada", "age": 36}'}]}, "finishReason": "STOP"}
     with recorder() as record, recorder() as web:
         record.answer_stream({"candidates": [part]})
+        for status in (301, 302, 303, 307, 308):
+            web.answer(status=status, location=f"/{status}")
         web.answer({"page": "from the web"})
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         options = ["-o", "temperature=0.5", "-o", 'stop=["END"]', "--schema", "name, age int: in years", "--no-tools"]
@@ -189,6 +191,15 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
     texts = [part["text"] for part in body["contents"][0]["parts"]]
     assert texts[:2] == ["Who is it?", "piped"]
     assert json.loads(texts[2]) == {"page": "from the web"}
+    assert [seen.path for seen in web.seen] == ["/x", "/301", "/302", "/303", "/307", "/308"]
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "/x answered 404"), (302, "/x redirects more than 5 times")])
+def test_page_that_cannot_be_fetched_is_reported(tmp_path: Path, status: int, words: str) -> None:
+    with recorder() as web:
+        web.answer(status=status, location="/x")
+        ended = midspan("hi", "-m", "offline", "-f", f"{web.url}/x", home=tmp_path)
+    assert (ended.code, words in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.parametrize(

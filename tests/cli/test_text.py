@@ -17,7 +17,8 @@ def test_word_that_does_not_fit_starts_a_new_line() -> None:
     assert wrapped("a\n\n  b c\n") == "a\n\n  b c\n"
 
 
-def test_word_longer_than_a_line_is_not_broken() -> None:
+def test_wide_characters_take_two_columns_and_words_longer_than_a_line_are_not_broken() -> None:
+    assert wrapped("東京 東京 東京 東京 東京") == "東京 東京 東京 東京\n東京"
     assert wrapped("see " + "x" * 50 + " there") == "see\n" + "x" * 50 + "\nthere"
 
 

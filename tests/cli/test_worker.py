@@ -1,4 +1,4 @@
-"""`midspan worker` without a host reports what is wrong in one sentence."""
+"""`midspan worker` without a host: it lists the tools, and reports what is wrong in one sentence."""
 
 import os
 import subprocess
@@ -20,6 +20,12 @@ def worker(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[st
     )
 
 
+def test_worker_without_a_host_lists_its_tools() -> None:
+    ended = worker(str(TOOLS))
+    assert (ended.returncode, ended.stdout) == (0, "add\nfail\nwhose\n")
+    assert "3 tools; pass --connect ADDRESS to run them for a host" in ended.stderr
+
+
 def test_broken_file_of_workers_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nothing_there")
     (tmp_path / "mine.py").write_text(
@@ -32,7 +38,7 @@ def test_broken_file_of_workers_is_reported_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [
-        (["x.py"], {}, "the following arguments are required: --connect"),
+        (["missing.py"], {}, "cannot load the tools in 'missing.py': no such file"),
         (["x.py", "--connect", "nowhere"], {}, "invalid address 'nowhere'; use 'unix:/run/tools.sock'"),
         (["x.py", "--connect", "unix:/nowhere"], {}, "a worker needs the token of its host; set MIDSPAN_WORKER_TOKEN"),
         (["x.py"], {"MIDSPAN_WORKER_CONNECT": "unix:/nowhere", "MIDSPAN_WORKER_TOKEN": "t"}, "cannot connect to unix:"),

@@ -15,7 +15,7 @@ from midspan import Agent, Gemini, tool
 from midspan._http.retry import RetryPolicy
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.messages import Message
-from midspan._types.parts import Opaque, ProviderData, Text, ToolCall
+from midspan._types.parts import Blob, Opaque, ProviderData, Text, ToolCall
 from midspan.emulator import call
 from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
@@ -130,22 +130,57 @@ def test_secret_in_an_error_is_masked(tmp_path: Path) -> None:
         replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go")
 
 
+WORDS = ["messages", "function", "response", "reason", "parts", "result", "model", "user", "line", "5", "0", "true"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_secret_that_is_a_word_of_the_file_format_does_not_damage_the_file(tmp_path: Path, word: str) -> None:
+    picture = Blob.of(b"\xd7M4\xe3M4\xd3M4", "image/png")
+    recording = record(Agent(ScriptedProvider(told(word)), [reveal]), tmp_path, secrets=[word])
+    recording.run_sync([f"My {word} is safe.", picture])
+    assert f"My {word} is safe." not in (tmp_path / "run-00001.jsonl").read_text()
+    replaying = replay(Agent(ScriptedProvider([]), [reveal]), tmp_path)
+    assert replaying.run_sync([f"My {word} is safe.", picture]).text == "Again: [masked]"
+
+
+def test_run_replays_if_the_name_of_a_parameter_is_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool
+    async def log_in(user: str, password: str) -> str:
+        """Log in."""
+        return f"{user} is logged in with {password}"
+
+    monkeypatch.setenv("DB_PASSWORD", "password")
+    calls = ToolCall("1", "log_in", {"user": "ada", "password": "x"})
+    record(Agent(ScriptedProvider([calls, "Done."]), [log_in]), tmp_path).run_sync("go")
+    assert '"[masked]":"x"' in (tmp_path / "run-00001.jsonl").read_text()
+    replayed = replay(Agent(ScriptedProvider([]), [log_in]), tmp_path).run_sync("go")
+    assert (replayed.tool_calls[0].result.value, replayed.text) == ("ada is logged in with x", "Done.")
+
+
+def test_masked_documents_are_valid_json(tmp_path: Path) -> None:
+    document = Raw(b'{"pin" : 8675309123, "name": "swordfish"}\n')
+    answer = ModelResponse(Message("model", (Text("yes"),)), FinishReason.END, raw=(document,))
+    record(Agent(ScriptedProvider([answer])), tmp_path, secrets=["swordfish"]).run_sync("go")
+    replayed = replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").response
+    assert replayed.raw == (Raw(b'{"pin" : "[masked]", "name": "[masked]"}\n'),)
+
+
 def test_text_that_only_resembles_a_secret_is_not_masked(tmp_path: Path) -> None:
     said = "The bearer of task-oriented news asked for sk-8, AIza and true; base64 xAIzaSyD-0123456789abcdefghijklm+/."
     assert record(Agent(ScriptedProvider([said])), tmp_path).run_sync("go").text == said
     assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == said
 
 
-@pytest.mark.parametrize("secrets", ["swordfish", ["", "  ", "swordfish"]])
-def test_secrets_may_be_one_string_and_blank_ones_are_ignored(secrets: Any) -> None:
-    assert SecretMasker(secrets, environment={}).mask(b'"A name, a swordfish."') == b'"A name, a [masked]."'
+@pytest.mark.parametrize("secrets", ["swordfish", {"name": "swordfish"}, ["", "  ", "swordfish"]])
+def test_secrets_may_be_one_string_or_a_dict_and_blank_ones_are_ignored(secrets: Any) -> None:
+    assert SecretMasker(secrets, environment={}).mask("A name, a swordfish.") == "A name, a [masked]."
 
 
 def test_password_in_a_url_is_masked() -> None:
-    masked = SecretMasker(environment={}).mask(b'"postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/"')
-    assert b"p4ssw0rdX" not in masked
-    assert b"hunter22" not in masked
-    assert b"@host/shop" in masked
+    masked = SecretMasker(environment={}).mask("postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/")
+    assert "p4ssw0rdX" not in masked
+    assert "hunter22" not in masked
+    assert "@host/shop" in masked
 
 
 KEY = "plain-looking-key-9472"
@@ -245,19 +280,19 @@ ORDINARY_VARIABLES = {
 
 def test_overlapping_secrets_are_masked_completely() -> None:
     masker = SecretMasker(["mask", "swordfish-7", "swordfish"], environment={})
-    assert masker.mask(b'"swordfish-7 swordfish mask"') == b'"[masked] [masked] [masked]"'
+    assert masker.mask("swordfish-7 swordfish mask") == "[masked] [masked] [masked]"
 
 
 @pytest.mark.parametrize("name", SECRET_VARIABLES)
 def test_variable_that_holds_a_secret_is_masked(name: str) -> None:
     value = SECRET_VARIABLES[name]
     secret = "opensesame" if "://" in value else value
-    masked = SecretMasker(environment={name: value}).mask(msgspec.json.encode({"text": f"I know {secret}!"}))
-    assert masked == b'{"text":"I know [masked]!"}'
+    masked = SecretMasker(environment={name: value}).mask(Raw(msgspec.json.encode({"text": f"I know {secret}!"})))
+    assert masked == Raw(b'{"text":"I know [masked]!"}')
 
 
 @pytest.mark.parametrize("name", ORDINARY_VARIABLES)
 def test_variable_that_holds_no_secret_is_not_masked(name: str) -> None:
     value = ORDINARY_VARIABLES[name]
-    data = msgspec.json.encode({"text": f"Translate {value}, please. {value.title()}! postgres localhost shop"})
+    data = Raw(msgspec.json.encode({"text": f"Translate {value}, please. {value.title()}! postgres localhost shop"}))
     assert SecretMasker(environment={name: value}).mask(data) == data

@@ -1,5 +1,6 @@
 """The prompt of a command: words, text from stdin, files and pages of the web; and what `-o` and `--schema` say."""
 
+import asyncio
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from midspan.errors import ConfigError
 
 _MAX_BYTES = 50_000_000
 """Of stdin, a file or a page: far more than any model accepts, far less than the memory of a computer."""
-_TIMEOUT = 60
+_MAX_REDIRECTS = 5
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>\w+)(?:\s+(?P<type>\w+)(?P<many>\[\])?)?(?:\s*:\s*(?P<description>.+))?")
@@ -79,21 +80,25 @@ def _read_stdin() -> bytes:
 
 
 def _download(url: str) -> Text | Blob:
-    from http.client import HTTPException  # few prompts have addresses
-    from urllib.error import URLError
-    from urllib.request import build_opener
+    from urllib.parse import urljoin  # few prompts have addresses
 
-    opener = build_opener()
-    opener.addheaders = [("User-Agent", "midspan")]
-    try:
-        with opener.open(url, timeout=_TIMEOUT) as response:
-            data = response.read(_MAX_BYTES + 1)
-    except (OSError, HTTPException, ValueError) as error:
-        raise ConfigError(f"cannot fetch {url}: {error.reason if type(error) is URLError else error}") from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{url} has more than {_MAX_BYTES:,} bytes, too much for any model")
-    media_type = response.headers.get_content_type() if "Content-Type" in response.headers else None
-    return _part(data, media_type, url.rsplit("/", 1)[-1])
+    from midspan._http.messages import HttpRequest, Timeouts
+    from midspan._http.transport import Transport
+
+    async def fetch() -> tuple[bytes, str]:
+        target = url
+        async with Transport(Timeouts(connect=10, total=60), max_body_bytes=_MAX_BYTES) as transport:
+            for _ in range(_MAX_REDIRECTS + 1):
+                response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
+                if response.status == 200:
+                    return response.body, response.header("content-type") or ""
+                if response.status not in (301, 302, 303, 307, 308):
+                    raise ConfigError(f"{url} answered {response.status}")
+                target = urljoin(target, response.header("location") or "")
+        raise ConfigError(f"{url} redirects more than {_MAX_REDIRECTS} times")
+
+    data, content_type = asyncio.run(fetch())
+    return _part(data, content_type.partition(";")[0].strip().lower() or None, url.rsplit("/", 1)[-1])
 
 
 def read_schema(text: str) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class WordWrapper:
         *words, self._word = re.split(r"(?=\s)", self._word + text)
         shown = "".join(map(self._place, words))
         # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
-        return shown + self.flush() if len(self._word) > self._columns else shown
+        return shown + self.flush() if _width(self._word) > self._columns else shown
 
     def flush(self) -> str:
         """Return the word that was held back."""
@@ -183,7 +183,16 @@ class WordWrapper:
 
     def _place(self, word: str) -> str:
         """Return a word with the white space before it, or on a new line if the current one has no room for it."""
-        if word[:1].isspace() and self._column + len(word) > self._columns:
+        if word[:1].isspace() and self._column + _width(word) > self._columns:
             word = f"\n{word[1:]}"
-        self._column = len(word) - 1 if word.startswith("\n") else self._column + len(word)
+        self._column = _width(word[1:]) if word.startswith("\n") else self._column + _width(word)
         return word
+
+
+def _width(text: str) -> int:
+    """Return how many columns a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # loaded with the first text that is not ASCII
+
+    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)

@@ -1,6 +1,7 @@
 """The format of recordings: one file per run, with JSON documents that end with LINE_END.
 
-A document that a provider sent is part of a line as it is, and may have line breaks.
+Data of a provider in a message is part of a line as it is, and may have line breaks. Documents of a response are
+strings.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Masks secrets in JSON: known values, and texts with the shape of a key, a token or a password in a URL.
+"""Masks secrets in recordings: known values, and texts with the shape of a key, a token or a password in a URL.
 
 Known are the secrets that the caller lists, the credentials that providers of this process use, and environment
 variables whose names and values suggest a secret.
@@ -7,8 +7,13 @@ variables whose names and values suggest a secret.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import fields, replace
 
 from midspan.providers.auth import secrets_in_use
 
@@ -50,13 +55,41 @@ class SecretMasker:
     """Replaces secrets by `[masked]` and leaves all other bytes as they are."""
 
     def __init__(self, secrets: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
+        if isinstance(secrets, Mapping):  # os.environ, for example
+            secrets = secrets.values()
         listed = [secrets] if isinstance(secrets, str) else secrets
         self._known = {*filter(str.strip, listed), *_secrets_of(environment)}
 
-    def mask(self, data: bytes) -> bytes:
-        """Mask the secrets in JSON."""
+    def mask(self, value: Any) -> Any:
+        """Mask the secrets in a line of a recording, or in JSON. Words and numbers of the file format stay."""
         # The longest first: of two secrets that begin alike, all of the longer one is masked.
-        return _mask_json(data, sorted(self._known | secrets_in_use(), key=len, reverse=True))
+        return _mask(value, sorted(self._known | secrets_in_use(), key=len, reverse=True))
+
+
+def _mask(value: Any, secrets: list[str]) -> Any:
+    match value:
+        case Struct():
+            values = {name: getattr(value, name) for name in _fields_with_texts(type(value))}
+            texts = {name: item for name, item in values.items() if not isinstance(item, int | float)}
+            masked = replace(value, **{name: _mask(item, secrets) for name, item in texts.items()})
+            return value if masked == value else masked  # a copy of a default would be encoded
+        case tuple() | list():
+            return type(value)(_mask(item, secrets) for item in value)
+        case dict():
+            return {_mask(key, secrets): _mask(item, secrets) for key, item in value.items()}
+        case Raw():
+            return Raw(_mask_json(bytes(value), secrets))
+        case str() if not isinstance(value, Enum):
+            return _mask_text(value, secrets)
+        case int() | float() if str(value) in secrets:
+            return MASK
+    return value
+
+
+@cache
+def _fields_with_texts(line_type: type[Struct]) -> list[str]:
+    """Return the fields that can have any text, not only some words."""
+    return [field.name for field in fields(line_type) if "Literal" not in repr(field.type)]
 
 
 def _mask_json(data: bytes, secrets: list[str]) -> bytes:

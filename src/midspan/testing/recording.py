@@ -92,7 +92,11 @@ class RecordingWriter:
             raise self._error from error
 
     def _encode(self, line: Line) -> bytes:
-        return self._masker.mask(encode(line)) + LINE_END
+        line = self._masker.mask(line)
+        if isinstance(line, ExchangeLine) and line.response is not None:
+            documents = tuple(bytes(document).decode() for document in line.response.raw)
+            line = replace(line, response=replace(line.response, raw=()), documents=documents)
+        return encode(line) + LINE_END
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -149,11 +153,9 @@ class RecordedProvider(WrapperProvider):
             self._write(request, events, error=RecordedError.of(error))
             raise
 
-    def _write(self, request: ModelRequest, events: Sequence[PartEvent], response: Any = None, **error: Any) -> None:
+    def _write(self, request: ModelRequest, events: Sequence[PartEvent], *outcome: Any, **error: Any) -> None:
         recorded = RecordedRequest(request.config, request.history.messages)
-        documents = () if response is None else tuple(bytes(document).decode() for document in response.raw)
-        stored = None if response is None else replace(response, raw=())
-        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), stored, documents, **error))
+        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), *outcome, **error))
 
 
 class RecordedTools(WrapperSource):

@@ -240,6 +240,8 @@ def diff(recorded: Any, now: Any, steps: Steps = ()) -> str | None:
     if recorded == MASK:
         return None
     if isinstance(recorded, dict) and isinstance(now, dict):
+        if any(MASK in name for name in recorded):
+            return diff([*map(list, recorded.items())], [*map(list, now.items())], steps)
         names = dict.fromkeys([*recorded, *now])
         pairs: Any = ((name, recorded.get(name, _NOTHING), now.get(name, _NOTHING)) for name in names)
     elif isinstance(recorded, list) and isinstance(now, list):

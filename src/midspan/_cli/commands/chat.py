@@ -147,8 +147,10 @@ def line_reader() -> Callable[[], str]:
 
     def read_line() -> str:
         line = input("> " if has_prompt else "")
-        while line.endswith("\\"):
-            line = line.removesuffix("\\") + "\n" + input("… " if has_prompt else "")
+        with suppress(EOFError):  # after a backslash: the last line
+            while line.endswith("\\"):
+                line = line.removesuffix("\\")
+                line += "\n" + input("… " if has_prompt else "")
         return line
 
     return read_line

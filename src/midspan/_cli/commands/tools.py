@@ -19,6 +19,8 @@ from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._types.texts import count_noun, estimate_tokens
 from midspan.tools import ToolListing, ToolSpec, source_of
 
+_MAX_TOOLS = 20
+"""Providers advise not to offer more at once: a model chooses worse among many."""
 _MIN_WORDS = 3
 _MAX_SIMILARITY = 0.6
 _VAGUE_NAMES = (
@@ -32,7 +34,7 @@ _STOP_WORDS = {
 
 
 class Finding(Struct, frozen=True):
-    """One problem of a tool."""
+    """One problem of a tool, or of all tools together if `tool` is empty."""
 
     kind: str
     tool: str
@@ -63,7 +65,7 @@ def run(options: Namespace) -> int:
         lines += [f"{spec.name}({_parameters(spec)})", f"    {summary} [{count:,} tokens]"]
     lines.append(f"{count_noun(len(tokens), 'tool')}, about {sum(tokens):,} tokens in every request")
     if options.lint:
-        lines += ["", *(f"{finding.tool}: {finding.message} [{finding.kind}]" for finding in findings)]
+        lines += ["", *(f"{finding.tool or 'all tools'}: {finding.message} [{finding.kind}]" for finding in findings)]
         lines.append(count_noun(len(findings), "finding") if findings else "no findings")
     sys.stdout.write("".join(wrap_line(line, sys.stdout, indent="    ") for line in lines))
     return int(bool(findings))
@@ -94,6 +96,9 @@ def _problems(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
         if len(words & other_words) / len(words | other_words) >= _MAX_SIMILARITY:
             message = f"has almost the same description as {other_name}; say in both when to use which"
             yield Finding("overlap", name, message)
+    if len(specs) > _MAX_TOOLS:
+        message = f"there are {len(specs)} tools; a model chooses worse among more than {_MAX_TOOLS}, so offer fewer"
+        yield Finding("too-many", "", message)
 
 
 def _problems_of(spec: ToolSpec) -> Iterator[Finding]:
