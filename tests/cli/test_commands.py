@@ -167,10 +167,15 @@ def test_freeze_checks_the_recordings_and_the_agent(tmp_path: Path) -> None:
     absent = midspan("freeze", "tape", home=tmp_path)
     assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
     midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
-    (tmp_path / "shop.py").write_text("agent = None")
-    for name, code in (("shop:agent", 0), ("shop:agnet", 2), ("shpo:agent", 2)):
+    (tmp_path / "shop.py").write_text("from midspan import Agent\nagent = Agent('offline')\nprice = 5")
+    for name, code, words in (
+        ("shop:agent", 0, ""),
+        ("shop:agnet", 2, "there is no agent 'shop:agnet'"),
+        ("shpo:agent", 2, "there is no agent 'shpo:agent'"),
+        ("shop:price", 2, "'shop:price' is not an Agent"),
+    ):
         frozen = midspan("freeze", "tape", "--agent", name, home=tmp_path)
-        assert (frozen.code, f"there is no agent '{name}'" in frozen.err) == (code, bool(code)), frozen.err
+        assert (frozen.code, words in frozen.err) == (code, True), frozen.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -498,6 +498,10 @@ def test_run_id_that_only_the_journal_knows_fails_before_any_request(make_journa
                 await runs.result(id)
             assert (await runs.status("mine")).phase is Phase.COMPLETED
             assert await taken(runs, "mine") == old
+            runs.start("something else", run_id="mine")
+            await asyncio.sleep(0.1)  # usually it has been refused by now
+            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
+                await runs.result("mine")
         await journal.aclose()
 
     run(main())

@@ -53,9 +53,8 @@ def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
         try:
             return Text(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            if media_type is None:
-                raise ConfigError(f"{name} is neither UTF-8 text nor an image, PDF or audio file") from error
-    return Blob.of(data, media_type or "", name=name)
+            raise ConfigError(f"{name} is neither UTF-8 text nor an image, PDF, audio or video file") from error
+    return Blob.of(data, media_type, name=name)
 
 
 def _read_text() -> str:

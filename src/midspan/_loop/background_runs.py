@@ -47,6 +47,8 @@ class BackgroundRuns(ClosedOnExit):
         self._ended: dict[str, BackgroundRun] = {}
         """The last runs that have ended, the oldest first."""
         self._ended_bytes = 0
+        self._refused: dict[str, RunExistsError] = {}
+        """The errors of runs whose ids the journal had already, until `result` raises them."""
         self._closed = False
 
     def start(
@@ -64,7 +66,7 @@ class BackgroundRuns(ClosedOnExit):
         `session` is the conversation that the run belongs to. It is stored with the run, as is `owner`.
 
         Raises RunExistsError if `run_id` is already used. If only the journal knows that, the model is not asked, and
-        those who wait for the run get the error; later the id means the stored run again.
+        `result` raises the error, once; otherwise the id means the stored run.
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
@@ -123,6 +125,8 @@ class BackgroundRuns(ClosedOnExit):
         """
         run = self._find(run_id)
         if run is None:
+            if (refused := self._refused.pop(run_id, None)) is not None:
+                raise refused
             await self.journal.get(run_id)  # raises UnknownRunError if it was never started
             raise ConfigError(f"run {run_id!r} is not one of the last runs of this process; read it with subscribe")
         return await run.result()
@@ -211,6 +215,7 @@ class BackgroundRuns(ClosedOnExit):
     def _retire(self, run: BackgroundRun) -> None:
         del self._running[run.id]
         if isinstance(run.failure, RunExistsError):
+            self._refused[run.id] = run.failure
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size

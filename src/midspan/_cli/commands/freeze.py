@@ -16,6 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
+    from midspan import Agent
     from midspan.testing import freeze
 
     source = freeze(options.directory, agent=options.agent)
@@ -23,8 +24,10 @@ def run(options: Namespace) -> int:
         sys.path.insert(0, "")
         try:
             with redirect_stdout(sys.stderr):  # the module may print
-                resolve_name(options.agent)
-        except (ImportError, AttributeError) as error:
+                agent = resolve_name(options.agent)
+        except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"there is no agent {options.agent!r}: {error}") from error
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"{options.agent!r} is not an Agent")
     sys.stdout.write(source)
     return 0

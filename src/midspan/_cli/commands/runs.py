@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import Any
 
-from midspan._cli.arguments import add_json_argument
+from midspan._cli.arguments import add_json_argument, positive_integer
 from midspan._cli.commands.ask import report
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     actions_help = "what to do; list by default"
     parser.add_argument("action", choices=list(_ACTIONS), nargs="?", default="list", help=actions_help)
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
-    parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many to list (20)")
+    parser.add_argument("-n", "--number", metavar="N", type=positive_integer, default=20, help="how many to list (20)")
     parser.add_argument("--all", action="store_true", help="delete all runs")
     add_json_argument(parser)
 
