@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from midspan import Agent
+    from midspan._loop.agent import Agent
     from midspan.testing import freeze
 
     source = freeze(options.directory, agent=options.agent)
