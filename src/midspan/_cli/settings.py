@@ -17,7 +17,7 @@ class Settings(Struct, frozen=True):
     """The settings of one command, and the content of config.toml."""
 
     model: str | None = None
-    tools: list[str] | None = None
+    tools: list[str] | str | None = None
     """Files, modules or `ready`; None means the default, the ready tools."""
     system: str | None = None
     max_turns: Annotated[int, Meta(ge=1)] | None = None
@@ -60,8 +60,10 @@ def _tool_names(flags: dict[str, Any], settings: Settings, folder: Path) -> list
     if variable := os.environ.get("MIDSPAN_TOOLS"):
         return [name for name in variable.split(os.pathsep) if name]
     # A relative path in the settings file is relative to that file.
-    names = settings.tools
-    return names and [str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names]
+    names = [settings.tools] if isinstance(settings.tools, str) else settings.tools
+    if names is None:
+        return None
+    return [str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names]
 
 
 def read_options(pairs: list[str]) -> dict[str, Any]:
