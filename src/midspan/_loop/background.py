@@ -189,6 +189,8 @@ class BackgroundRun:
         error: BaseException | None = None
         try:
             await self._consume()
+        except GeneratorExit:  # the event loop was closed, and nothing can be stored any more
+            raise
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
             error = raised
         self._is_consuming = False

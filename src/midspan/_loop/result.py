@@ -177,11 +177,12 @@ class RunStream(ClosedOnExit, Generic[Output]):
     async def aclose(self) -> None:
         """Cancel the run and wait until nothing of it is left."""
         task = self._task
-        if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
+        if task is None or task.done() or task.get_loop().is_closed():
+            self._queue.is_closed = True
+            return
+        if task.get_loop() is not asyncio.get_running_loop():
             raise ConfigError("the events of this run are read in another event loop; close it there")
         self._queue.is_closed = True
-        if task is None or task.done():
-            return
         task.cancel()
         await asyncio.wait([task])
         if isinstance(self._queue.error, KeyboardInterrupt | SystemExit):
