@@ -189,9 +189,9 @@ class BackgroundRun:
         error: BaseException | None = None
         try:
             await self._consume()
-        except GeneratorExit:  # the event loop was closed, and nothing can be stored any more
-            raise
-        except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
+        except BaseException as raised:
+            if self.task.get_loop().is_closed():  # nothing can be stored any more
+                raise
             error = raised
         self._is_consuming = False
         if not self._summary.ended:

@@ -29,6 +29,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.is_closed = False
+        self._is_ending = False
 
     def _reset(self) -> None:
         """Start anew in a forked child process, which has the loop but not its thread."""
@@ -48,9 +49,8 @@ class LoopThread:
             if self.is_closed:
                 raise ConfigError("the program is exiting; nothing further can start")
             if self._loop is None:
-                runner = asyncio.Runner(loop_factory=self._make_loop)
-                self._loop = runner.get_loop()
-                self._thread = threading.Thread(target=self._run, args=(runner,), name=self._name, daemon=True)
+                self._loop = self._make_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -71,20 +71,31 @@ class LoopThread:
             self.is_closed = True
         if self._loop is not None and self._thread is not None:
             with suppress(RuntimeError):  # the loop is closed already
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop.call_soon_threadsafe(self._end)
             self._thread.join(_JOIN_SECONDS)
 
-    def _run(self, runner: asyncio.Runner) -> None:
-        with runner:
-            loop = runner.get_loop()
-            # asyncio raises these through the loop after the task has them as its outcome. The caller of that task gets
-            # them from there, and the loop continues for the other callers.
-            while not self.is_closed:
+    def _end(self) -> None:
+        self._is_ending = True
+        asyncio.get_running_loop().stop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            while not self._is_ending:
+                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
+                # gets them from there, and the loop continues for the other callers.
                 with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
+        finally:
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
-            while not all(task.done() for task in tasks):
-                with suppress(KeyboardInterrupt, SystemExit):
-                    loop.run_until_complete(asyncio.wait(tasks))
+            _complete(loop, asyncio.gather(*tasks, return_exceptions=True))
+            _complete(loop, loop.create_task(loop.shutdown_asyncgens()))
+            loop.close()
+
+
+def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    while not future.done():
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(future)
