@@ -6,16 +6,19 @@ DEMO := $(VENV)/demo-installed
 STAMP := $(VENV)/installed
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable
 # More processes than cores: many tests wait for other processes and servers.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3
+# A process takes tests that follow each other, which share fixtures, and the last ones of a process that is behind.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+# Modules are compiled once, not by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo quick test docs acceptance live-test check compat conformance bench chaos fuzz explore hiccups clean
 
 help:
 	@echo "make demo        answer a question with two tools, without a network or a key"
 	@echo "make quick       run the fast tests, in less than a minute"
-	@echo "make test        run all tests, in less than five minutes"
+	@echo "make test        run all tests but those of make acceptance, in less than five minutes"
 	@echo "make check       run ruff, mypy --strict, pyright, and the tests of imports and public names"
-	@echo "make acceptance  run the long suites: replays and scores of recorded data, random faults, malformed HTTP"
+	@echo "make acceptance  run the long suites and tests: recorded data, random faults, malformed HTTP, more examples"
 	@echo "make docs        build the documentation as a site in .site, and check its links"
 	@echo "make live-test   run the tests against the APIs of providers, with your key"
 	@echo "make bench       run the benchmarks, which compare Midspan with a hand-written loop"
@@ -51,7 +54,7 @@ quick: $(STAMP)
 	$(PYTEST) --quiet -m "not slow" --hypothesis-profile=quick
 
 test: $(STAMP)
-	$(PYTEST)
+	$(PYTEST) -m "not acceptance"
 
 acceptance: $(STAMP)
 	$(BIN)/python scripts/acceptance.py

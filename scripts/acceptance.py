@@ -34,6 +34,10 @@ class Suite(NamedTuple):
 
 SUITES = (  # the longest first
     Suite("score_prompted", ["scripts/score_prompted.py"], ("bfcl.jsonl",)),
+    Suite(
+        "tests",
+        ["-m", "pytest", "--quiet", "-m", "acceptance or hypothesis", "--hypothesis-profile=acceptance"],
+    ),
     Suite("chaos", ["scripts/chaos.py", "--runs", "3000"]),
     Suite("fuzz_http", ["-X", "dev", "scripts/fuzz_http.py", "--responses", "5000"]),
     Suite(

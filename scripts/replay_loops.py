@@ -205,8 +205,8 @@ class _Folding:
 
     run: Any
 
-    def __init__(self, streams: bool) -> None:
-        self.streams = streams
+    def __init__(self, deltas: bool) -> None:
+        self.deltas = deltas
         self.events: list[RunEvent] = []
         self._state = RunState.of_events([])
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
+from midspan._http.retry import Clock
 
-class VirtualClock:
+
+class VirtualClock(Clock):
     """A clock for tests: sleeping takes no time, and random numbers are given.
 
     `slept` lists the length of each sleep. `chances` are returned in turn, the last one repeatedly.

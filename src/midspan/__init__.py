@@ -33,31 +33,25 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-_HOMES = {
-    "Agent": "midspan._loop.agent",
-    "BackgroundRuns": "midspan._loop.background_runs",
-    "Chat": "midspan._loop.chat",
-    "Context": "midspan._schema.signature",
-    "Gemini": "midspan.providers.gemini.client",
-    "Limits": "midspan._types.specs",
-    "MCPServer": "midspan.tools.mcp.server",
-    "MemoryJournal": "midspan._storage.memory",
-    "MidspanError": "midspan.errors",
-    "ModelSettings": "midspan._types.specs",
-    "RunContext": "midspan._types.context",
-    "RunResult": "midspan._loop.result",
-    "RunStream": "midspan._loop.result",
-    "SqliteJournal": "midspan._storage.sqlite",
-    "Telemetry": "midspan._loop.telemetry",
-    "Tool": "midspan.tools.function",
-    "ToolError": "midspan.errors",
-    "Toolbox": "midspan.tools.toolbox",
-    "from_json": "midspan._types.codec",
-    "to_json": "midspan._types.codec",
-    "tool": "midspan.tools.function",
+_NAMES = {
+    "midspan._loop.agent": "Agent",
+    "midspan._loop.background_runs": "BackgroundRuns",
+    "midspan._loop.chat": "Chat",
+    "midspan._loop.result": "RunResult RunStream",
+    "midspan._loop.telemetry": "Telemetry",
+    "midspan._schema.signature": "Context",
+    "midspan._storage.memory": "MemoryJournal",
+    "midspan._storage.sqlite": "SqliteJournal",
+    "midspan._types.codec": "from_json to_json",
+    "midspan._types.context": "RunContext",
+    "midspan._types.specs": "Limits ModelSettings",
+    "midspan.errors": "MidspanError ToolError",
+    "midspan.providers.gemini.client": "Gemini",
+    "midspan.tools.function": "Tool tool",
+    "midspan.tools.mcp.server": "MCPServer",
+    "midspan.tools.toolbox": "Toolbox",
 }
 
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - the table is the list
-
 if not TYPE_CHECKING:  # a type checker would accept any name otherwise
-    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)
+    __all__ += ["__version__"]

@@ -1,7 +1,7 @@
 """Module attributes that are imported when they are first used.
 
-The public modules list their names with the modules that define them. Importing a public module costs almost nothing
-until one of its names is needed.
+The public modules list the names that other modules define. Importing a public module costs almost nothing until one of
+its names is needed.
 """
 
 import sys
@@ -10,8 +10,11 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_attributes(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a module whose names are defined in the modules of `homes`."""
+def lazy_attributes(
+    module: str, names: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a module, given which names each other module defines."""
+    homes = {name: home for home, defined in names.items() for name in defined.split()}
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -20,4 +23,4 @@ def lazy_attributes(module: str, homes: Mapping[str, str]) -> tuple[Callable[[st
         setattr(sys.modules[module], name, value)
         return value
 
-    return load, lambda: sorted(homes)
+    return list(homes), load, lambda: sorted(homes)

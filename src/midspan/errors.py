@@ -46,7 +46,15 @@ class MidspanError(Exception):
     transcript: Collection[Any] | None = None
     """If a run ended with this error: all messages so far. Each call has its result, so a new run can start with it."""
     kind: str | None = None
-    """If the run was read from a journal: the name of the original exception class, or `cancelled`."""
+    """If the run was read from a journal or cancelled: the name of the original exception class, or `cancelled`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(cls: type[MidspanError], args: tuple[Any, ...]) -> MidspanError:
+    """Copy or unpickle an error without `__init__`, whose arguments are not always the message."""
+    return cls.__new__(cls, *args)
 
 
 class ConfigError(MidspanError, ValueError):
@@ -76,33 +84,24 @@ class NotRecordedError(ConfigError):
     """A replayed run does something that the recording does not contain."""
 
 
-# Exceptions that compose their message keep their fields in `args`, so that they can be copied and pickled.
-
-
 class ArgumentError(MidspanError, ValueError):
     """An argument that cannot be converted to its type, such as the 31st of February."""
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
+        super().__init__(f"{path}: {problem}" if path else problem)
         self.path = path
         """Where it is, such as `stops[0].day`; empty if it is about all arguments."""
         self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
 class ResultError(MidspanError, ValueError):
     """A result that is not JSON serializable."""
 
     def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem, path)
+        super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
         """Where it is in the result, such as `.items[0]`."""
-
-    def __str__(self) -> str:
-        return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
 
     def within(self, step: str) -> "ResultError":
         """Return the same error with a path that starts one level higher."""
@@ -161,38 +160,29 @@ class UnknownRunError(JournalError):
     """The journal has no run with this id: it was never started, or was deleted."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(run)
+        super().__init__(f"unknown run {run!r}; it was never started, or was deleted")
         self.run = run
-
-    def __str__(self) -> str:
-        return f"unknown run {self.run!r}; it was never started, or was deleted"
 
 
 class RunExistsError(JournalError):
     """The journal already has a run with this id."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(run)
+        super().__init__(f"run_id {run!r} is already used; choose another or omit it")
         self.run = run
-
-    def __str__(self) -> str:
-        return f"run_id {self.run!r} is already used; choose another or omit it"
 
 
 class RunElsewhereError(JournalError):
     """Another writer has appended to the run, or the run has ended. Nothing was appended."""
 
     def __init__(self, run: str, expected: int, found: int, ended: bool = False) -> None:
-        super().__init__(run, expected, found, ended)
+        state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
+        super().__init__(f"run {run!r} {state}; another writer has appended to it")
         self.run = run
         self.expected = expected
         self.found = found
         """The number of stored events."""
         self.ended = ended
-
-    def __str__(self) -> str:
-        state = f"has ended with {self.found} events" if self.ended else f"has {self.found} events, not {self.expected}"
-        return f"run {self.run!r} {state}; another writer has appended to it"
 
 
 class ProviderError(MidspanError):

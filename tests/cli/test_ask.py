@@ -204,7 +204,11 @@ def test_a_tool_that_exits_is_named_and_its_code_is_kept(home: Path, code: str, 
     chat = midspan("chat", *arguments[1:-1], home=home, stdin=arguments[-1])
     assert (chat.code, chat.err.count("\n")) == (returned, 2), chat.err
     document = midspan(*arguments, "--json", home=home)
-    assert (document.code, json.loads(document.out)["error"]["type"]) == (returned, "SystemExit")
+    sentence = f"a tool ended the program with SystemExit({code or None})"
+    assert (document.code, json.loads(document.out)["error"]) == (
+        returned,
+        {"type": "SystemExit", "message": sentence},
+    )
 
 
 def test_output_of_tools_goes_to_stderr(home: Path) -> None:
@@ -263,7 +267,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-t", "number.py", "hi"], 2, "`tools` in 'number.py' is 5; make it a list of functions"),
         (["ask", "-t", "named.py", "hi"], 2, "`tools` in 'named.py' is {'f': 1}; make it a list"),
         (["ask", "-t", "box.py", "hi"], 2, "; make it a list of functions or a source of tools"),
-        (["ask", "-t", "wrong.py", "hi"], 2, "cannot use the tools in 'wrong.py': 5 cannot be called"),
+        (["ask", "-t", "wrong.py", "hi"], 2, "cannot use the tools in 'wrong.py': 5 is not a tool"),
         (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "system is not valid Unicode"),
         (["ask", "-m", "offline", "-f", "nope.txt"], 2, "there is no question; pass one, in addition to the files"),
         (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' is not a file"),
@@ -398,10 +402,6 @@ async def slow_backup(name: str) -> str:
 '''
 
 
-UNKNOWN_EFFECT = 'slow_backup(name="orders") was cancelled before it ended; whether it had an effect is unknown'
-"""Of a tool that is not declared read-only."""
-
-
 def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(home: Path) -> None:
     (home / "stubborn.py").write_text(STUBBORN)
     question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
@@ -412,13 +412,12 @@ def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(h
     out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
     assert "tool slow_backup was cancelled but did not end; it was abandoned" in rest
-    assert f"midspan: {UNKNOWN_EFFECT}\n" in rest
     assert "Traceback" not in rest
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_second_signal_saves_the_call_too(home: Path, number: int) -> None:
+def test_second_interrupt_saves_the_call_too(home: Path, number: int) -> None:
     (home / "stubborn.py").write_text(STUBBORN)
     question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started("ask", *question, home=home)
@@ -427,11 +426,11 @@ def test_second_signal_saves_the_call_too(home: Path, number: int) -> None:
     process.send_signal(number)
     assert any(line == "not me\n" for line in process.stderr)
     while process.poll() is None:
-        process.send_signal(number)  # SIGTERM counts as a second one after a second
+        process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
-    assert process.returncode == 128 + number
-    assert UNKNOWN_EFFECT in process.communicate(timeout=BOUND)[1]
+    assert process.returncode == 130
+    process.communicate(timeout=BOUND)
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
     assert json.loads(midspan("runs", "--json", home=home).out)[0]["state"] == "cancelled"
 
@@ -647,7 +646,7 @@ def test_recorded_run_becomes_a_test_that_passes(home: Path) -> None:
         'agent = Agent("offline", [stock_level, slow_backup, frozen_import, blocking_export])\n'
     )
     frozen = midspan("freeze", "tape", "--agent", "shop:agent", home=home)
-    assert (frozen.code, frozen.err) == (0, "loading\n"), "what the module prints is not part of the test"
+    assert (frozen.code, frozen.err) == (0, ""), "the module is not imported"
     (home / "test_shop.py").write_text(frozen.out)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
     ran = subprocess.run(

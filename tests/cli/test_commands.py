@@ -163,19 +163,12 @@ def test_doctor_reports_what_would_make_every_question_fail(
     assert midspan("ask", "hi", home=tmp_path, **settings).code == 2
 
 
-def test_freeze_checks_the_recordings_and_the_agent(tmp_path: Path) -> None:
+def test_freeze_checks_the_recordings_and_the_name_of_the_agent(tmp_path: Path) -> None:
     absent = midspan("freeze", "tape", home=tmp_path)
     assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
     midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
-    (tmp_path / "shop.py").write_text("from midspan import Agent\nagent = Agent('offline')\nprice = 5")
-    for name, code, words in (
-        ("shop:agent", 0, ""),
-        ("shop:agnet", 2, "there is no agent 'shop:agnet'"),
-        ("shpo:agent", 2, "there is no agent 'shpo:agent'"),
-        ("shop:price", 2, "'shop:price' is not an Agent"),
-    ):
-        frozen = midspan("freeze", "tape", "--agent", name, home=tmp_path)
-        assert (frozen.code, words in frozen.err) == (code, True), frozen.err
+    assert "from shop import agent" in midspan("freeze", "tape", "--agent", "shop:agent", home=tmp_path).out
+    assert midspan("freeze", "tape", "--agent", "shop.agent", home=tmp_path).code == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

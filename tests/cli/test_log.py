@@ -188,6 +188,7 @@ def test_options_schema_and_attachments_reach_the_model(tmp_path: Path) -> None:
     assert body["generationConfig"]["stopSequences"] == ["END"]
     schema = body["generationConfig"]["responseJsonSchema"]
     assert schema["properties"]["age"] == {"type": "integer", "description": "in years"}
+    assert schema["additionalProperties"] is False
     texts = [part["text"] for part in body["contents"][0]["parts"]]
     assert texts[:2] == ["Who is it?", "piped"]
     assert json.loads(texts[2]) == {"page": "from the web"}
@@ -206,7 +207,7 @@ def test_page_that_cannot_be_fetched_is_reported(tmp_path: Path, status: int, wo
     ("arguments", "words"),
     [
         (["-o", "temperature"], "-o takes KEY=VALUE"),
-        (["-o", "warmth=1"], "unknown setting 'warmth'"),
+        (["-o", "warmth=1"], "unknown name 'warmth'"),
         (["--schema", "name, age years"], "'age years' is not a field"),
         (["--schema", "nowhere.json"], "nowhere.json: No such file"),
         (["--schema", "{"], "is not valid JSON"),

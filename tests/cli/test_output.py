@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from midspan._cli.output import Progress
+from midspan._cli.output import ProgressDisplay
 from midspan._types.events import RequestRetry, SourceUnavailable, ToolProgress, ToolStart, TurnRetry, TurnStart
 from midspan._types.parts import ToolCall
 
@@ -18,7 +18,7 @@ def test_retries_and_missing_tools_are_shown(
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm" if has_spinner else "dumb")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    display = Progress(verbose=verbose)
+    display = ProgressDisplay(verbose=verbose)
     for event in (
         SourceUnavailable("files", "the server exited"),
         TurnStart(1),

@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bounds import BOUND
-from tests.cli.terminal import conversation, midspan, started
+from tests.cli.terminal import MIDSPAN, conversation, environment, midspan, started
 from tests.gemini.recorder import Recorder, recorder
 
 
@@ -96,7 +97,7 @@ def test_doctor_reports_a_damaged_log(tmp_path: Path) -> None:
     assert doctor.code == 1
     problems = [line for line in doctor.out.splitlines() if line.startswith("problem")]
     assert any("runs.db as a journal: file is not a database" in line for line in problems)
-    assert "get_weather" in doctor.out, "the last check"
+    assert "not configured" in doctor.out, "the last check"
 
 
 def test_state_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_calls_of_a_cancelled_run_are_saved_with_a_result_for_each(tmp_path: Pat
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(number)
     process.communicate(timeout=BOUND)
-    assert process.returncode == 128 + number
+    assert process.returncode == 130
     asked, called, answered = conversation(tmp_path, "s")
     assert asked.text
     assert [call.id for call in called.calls] == [result.id for result in answered.results]
@@ -155,3 +156,14 @@ def test_conversation_needs_the_log(tmp_path: Path, arguments: list[str]) -> Non
     ended = midspan("ask", "-m", "offline", "--no-log", *arguments, "hi", home=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert "cannot be continued without the log" in ended.err
+
+
+def test_sigterm_ends_a_command_that_a_shell_started_in_the_background(tmp_path: Path) -> None:
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *MIDSPAN, "emulate", "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(tmp_path)
+    )
+    assert process.stdout is not None
+    assert "http://127.0.0.1" in process.stdout.readline() + process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=BOUND)

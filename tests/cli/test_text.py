@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._cli.text import WordWrapper
+from midspan._cli.output import WordWrapper
 
 
 def wrapped(*pieces: str, width: int = 20) -> str:

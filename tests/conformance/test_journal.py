@@ -346,6 +346,11 @@ def test_runs_are_listed_in_pages_by_owner_and_state(journal: Journal) -> None:
     run(main())
 
 
+def test_unknown_state_is_rejected(journal: Journal) -> None:
+    with pytest.raises(ConfigError, match="unknown state 'foo'; known states: running, completed"):
+        run(journal.list(state="foo"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 40, "²"])
 def test_invalid_cursor_is_rejected(journal: Journal, cursor: str) -> None:
     with pytest.raises(ConfigError, match="is not a cursor of this journal"):

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midspan.emulator.gemini.api import ApiError
@@ -71,7 +71,6 @@ def rewrite(content: Any) -> Any:
     return {**content, "parts": parts[0] if len(parts) == 1 else parts}
 
 
-@settings(max_examples=200)
 @given(st.lists(st.sampled_from(CONTENTS), max_size=6), st.sampled_from(CONFIGS), st.sampled_from(MODELS))
 def test_casing_and_single_values_do_not_change_the_verdict(
     contents: list[Any], config: dict[str, Any], rules: ModelRules
@@ -80,7 +79,6 @@ def test_casing_and_single_values_do_not_change_the_verdict(
     assert verdict({"contents": contents, **config}, rules) == verdict(rewritten, rules)
 
 
-@settings(max_examples=200)
 @given(
     st.dictionaries(st.sampled_from(["contents", "tools", "toolConfig", "generationConfig", "systemInstruction"]), JSON)
 )

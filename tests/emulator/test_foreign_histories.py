@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midspan import Agent, Gemini
@@ -58,7 +58,6 @@ def _tool_step(draw: Any, turn: int, style: str) -> list[Message]:
     return [*groups(draw, [*before, *calls, *after], "model"), *groups(draw, [*results, *comment], "user")]
 
 
-@settings(max_examples=100, deadline=None)
 @given(histories())
 def test_a_history_of_another_framework_is_accepted_with_all_its_results(
     agents: list[tuple[Agent, LocalGemini]], history: list[Message]

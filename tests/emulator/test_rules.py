@@ -830,3 +830,12 @@ def test_tokens_are_counted_of_known_fields_only(echo: LocalGemini) -> None:
     assert send(echo.url, "POST", path, {**HI, "systemInstruction": user("Be brief.")}).status == 200
     rejected = send(echo.url, "POST", path, {**HI, "toolConfig": {}})
     assert (rejected.status, 'Unknown name "toolConfig"' in rejected.message) == (400, True)
+
+
+def test_a_call_counts_fewer_tokens_than_a_file(echo: LocalGemini) -> None:
+    def count(*parts: Any) -> int:
+        path = DEVELOPER.format(NEW, "countTokens")
+        return int(send(echo.url, "POST", path, {"contents": [user(*parts)]}).json["totalTokens"])
+
+    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    assert (count(result()), count(image)) == (8, 258)

@@ -10,8 +10,9 @@ import pytest
 
 from midspan import Agent, Limits, compat
 from midspan._loop.background import Phase
-from midspan._types.exchange import FinishReason
-from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.events import TextDelta, TurnRetry
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan.compat import ToolRegistry, Tools, extract_text, from_tool_results, new_function_declaration
 from midspan.errors import ConfigError, IncompleteResponseError, LimitReachedError, NetworkError, RunError
 from midspan.gemini import (
@@ -25,8 +26,8 @@ from midspan.gemini import (
     Tool,
 )
 from midspan.gemini.auto import answer_chunks
-from midspan.gemini.response import AsyncResponseStream
-from midspan.messages import History
+from midspan.gemini.response import GenerateContentResponse, ResponseStream
+from midspan.messages import History, Message
 from midspan.providers import RetryPolicy
 from midspan.providers.stream import StreamAccumulator
 from midspan.testing import ScriptedProvider
@@ -235,6 +236,19 @@ def test_a_stream_can_be_cancelled_and_errors_reach_its_subscribers(model: Model
     asyncio.run(main())
 
 
+def test_subscribers_of_the_final_text_get_no_other_events(client: Client) -> None:
+    class Runs:
+        async def subscribe(self, *_: Any, **__: Any) -> Any:
+            yield 0, TextDelta(0, "It is")
+            yield 1, TurnRetry(0, "cut")
+            yield 2, TextDelta(0, "It is 3.")
+
+        async def aclose(self) -> None: ...
+
+    vars(client.aio)["_runs"] = Runs()
+    assert list(client.subscribe_stream("id")) == ["It is", "It is 3."]
+
+
 @pytest.mark.requirement("S4-13", "S4-17")
 def test_streaming_executes_tools_only_with_auto_execute_tools(client: Client, model: Model) -> None:
     stream = client.stream_generate_content("?", tools=[add])
@@ -260,7 +274,7 @@ def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
     async def main() -> None:
         texts = []
         chunks = answer_chunks(Agent(Dictating([])).stream("?"))
-        async with asyncio.timeout(BOUND), AsyncResponseStream(chunks) as stream:
+        async with asyncio.timeout(BOUND), ResponseStream(chunks) as stream:
             async for chunk in stream:  # the model goes on only when its last word was seen
                 texts.append(chunk.text)
                 asked.put_nowait(True)
@@ -268,6 +282,27 @@ def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
 
     asked: asyncio.Queue[bool] = asyncio.Queue()
     asyncio.run(main())
+
+
+def test_a_stream_can_be_left_and_closed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def items() -> Any:
+        try:
+            yield GenerateContentResponse(
+                ModelResponse(Message("model", (Text("a"),)), FinishReason.END), is_chunk=True
+            )
+        finally:
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with ResponseStream(items()) as stream:
+            async for _ in stream:
+                break
+        async with ResponseStream(items()) as stream:
+            await anext(aiter(stream))
+            await asyncio.gather(stream.aclose(), stream.aclose())
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+    assert caplog.messages == []
 
 
 def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
@@ -283,9 +318,9 @@ def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
 
     async def main() -> None:
         stream_of_chunks = answer_chunks(Agent(Cut([])).stream("?"))
-        async with asyncio.timeout(BOUND), AsyncResponseStream(stream_of_chunks) as stream:
+        async with asyncio.timeout(BOUND), ResponseStream(stream_of_chunks) as stream:
             chunks = [chunk async for chunk in stream]
-        assert [(chunk.text, chunk.answer.finish_reason) for chunk in chunks] == [
+        assert [(chunk.text, chunk.model_response.finish_reason) for chunk in chunks] == [
             ("It is", FinishReason.END),
             ("", FinishReason.CUT),
             ("It is", FinishReason.END),
@@ -301,7 +336,8 @@ def test_an_automatic_stream_is_closed_and_read_like_any_other(client: Client, m
                 assert [chunk.text async for chunk in stream] == ["It is ", "3."]
             async with client.stream_generate_content("?", tools=[add], auto_execute_tools=True) as left:
                 assert (await anext(aiter(left))).text == "It is "
-            assert [chunk async for chunk in left] == []
+            with pytest.raises(ConfigError, match="can be read only once"):
+                aiter(left)
 
     asyncio.run(main())
 

@@ -35,6 +35,7 @@ F = {"name": "f", "description": "F."}
         ({"safety_settings": [5]}, "safety_settings: Expected `object"),
         ({"labels": {"a": 1}}, "labels: Expected `str"),
         ({"system_instructions": "x"}, "unknown setting 'system_instructions'"),
+        ({"logprobs": 3}, "unknown setting 'logprobs'; if the API has it, pass generation_config={'logprobs': …}"),
         ({"tools": [{"name": "f", "parameters": {"type": "objekt"}}]}, r"tools\[0\].parameters: unknown type 'objekt'"),
         ({"tools": [F, F]}, "two functions are named 'f'"),
         ({"response_schema": 5}, "output cannot be 5: "),

@@ -62,7 +62,7 @@ def test_all_options_of_a_request_reach_the_api(client: Client, server: Recorder
         max_output_tokens=5,
         stop_sequences=["x"],
         thinking_config={"thinking_budget": -1},
-        response_modalities=["TEXT"],
+        generation_config={"response_modalities": ["TEXT"]},
         safety_settings=[{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
         labels={"cost_center": "a_b"},
     )
@@ -196,6 +196,7 @@ def test_the_caller_can_execute_the_calls_himself(client: Client, server: Record
     response = client.generate_content(history, tools=[add])
     [call] = response.function_calls
     assert (call.name, call.args, call.id) == ("add", {"a_b": 1}, "7")
+    assert repr(response) == "<response STOP: '', 1 call>"
     result = asyncio.run(execute(add, ToolCall("7", "add", call.args)))
     answer = Content(role="user", parts=[Part.from_function_response("add", {"result": result.value}, id=call.id)])
     final = client.generate_content([*history, response.content, answer], tools=[add])
@@ -247,6 +248,8 @@ def test_a_stream_gives_chunks_and_then_the_whole(client: Client, server: Record
     with pytest.raises(errors.ConfigError, match="has not ended"):
         _ = stream.response
     assert [chunk.text for chunk in stream] == ["It ", "is 5."]
+    with pytest.raises(errors.ConfigError, match="can be read only once"):
+        list(stream)
     assert (stream.response.text, stream.response.usage_metadata.total_token_count) == ("It is 5.", 9)
     assert server.last.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
 

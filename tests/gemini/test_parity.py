@@ -107,6 +107,10 @@ def alike(name: str, **settings: Any) -> Case:
     return with_config(name, settings, **settings)
 
 
+def alike_config(name: str, **settings: Any) -> Case:
+    return with_config(name, {"generation_config": settings}, **settings)
+
+
 CASES: list[Case] = [
     ("text", "hi", {}, "hi", {}),
     ("two texts", ["a", "b"], {}, ["a", "b"], {}),
@@ -153,20 +157,20 @@ CASES: list[Case] = [
     alike("zero temperature", temperature=0.0),
     alike("top p", top_p=0.5),
     alike("top k", top_k=7),
-    alike("candidates", candidate_count=2),
+    alike_config("candidates", candidate_count=2),
     alike("max tokens", max_output_tokens=5),
     alike("stop", stop_sequences=["a", "b"]),
     alike("seed", seed=7),
-    alike("penalties", presence_penalty=0.1, frequency_penalty=0.2),
-    alike("log probabilities", response_logprobs=True, logprobs=3),
+    alike_config("penalties", presence_penalty=0.1, frequency_penalty=0.2),
+    alike_config("log probabilities", response_logprobs=True, logprobs=3),
     alike("json", response_mime_type="application/json"),
     alike("json schema", response_mime_type="application/json", response_json_schema=SCHEMA),
     with_config("response schema", {"response_mime_type": "application/json", "response_schema": Schema(type="OBJECT", properties={"a_b": Schema(type="INTEGER")})}, response_mime_type="application/json", response_schema=types.Schema(type="OBJECT", properties={"a_b": types.Schema(type="INTEGER")})),
-    with_config("modalities", {"response_modalities": ["TEXT", "IMAGE"]}, response_modalities=["TEXT", "IMAGE"]),
-    with_config("media resolution", {"media_resolution": "MEDIA_RESOLUTION_LOW"}, media_resolution="MEDIA_RESOLUTION_LOW"),
+    alike_config("modalities", response_modalities=["TEXT", "IMAGE"]),
+    alike_config("media resolution", media_resolution="MEDIA_RESOLUTION_LOW"),
     with_config("thinking level", {"thinking_config": {"thinking_level": "LOW", "include_thoughts": True}}, thinking_config=types.ThinkingConfig(thinking_level="LOW", include_thoughts=True)),
     with_config("thinking budget", {"thinking_config": {"thinking_budget": 0}}, thinking_config=types.ThinkingConfig(thinking_budget=0)),
-    with_config("speech", {"speech_config": {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": "Kore"}}}, "response_modalities": ["AUDIO"]}, response_modalities=["AUDIO"], speech_config=types.SpeechConfig(voice_config=types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name="Kore")))),
+    with_config("speech", {"generation_config": {"speech_config": {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": "Kore"}}}, "response_modalities": ["AUDIO"]}}, response_modalities=["AUDIO"], speech_config=types.SpeechConfig(voice_config=types.VoiceConfig(prebuilt_voice_config=types.PrebuiltVoiceConfig(voice_name="Kore")))),
     with_config("safety", {"safety_settings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}]}, safety_settings=[types.SafetySetting(category="HARM_CATEGORY_HARASSMENT", threshold="OFF")]),
     with_config("cached content", {"cached_content": "cachedContents/1"}, cached_content="cachedContents/1"),
     with_config("generation config", {"generation_config": GenerationConfig(temperature=1, top_k=3)}, temperature=1, top_k=3),

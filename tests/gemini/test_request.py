@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from midspan.gemini import Client, SafetySetting
+from midspan.gemini.request import RequestOptions
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 from tests.gemini.recorder import Recorder
 
@@ -61,12 +62,13 @@ def test_every_generation_parameter_reaches_the_api(client: Client, server: Reco
     sent = {camel: value}
     if name in ("response_schema", "response_json_schema"):
         sent["responseMimeType"] = "application/json"
-    client.generate_content("x", **{name: value})
-    assert server.last.body["generationConfig"] == sent
+    if name in RequestOptions.__annotations__:
+        client.generate_content("x", **{name: value})
+        assert server.last.body["generationConfig"] == sent
     for config in ({name: value}, {camel: value}, GenerationConfig(**{name: value})):
         list(client.stream_generate_content("x", generation_config=config))
         assert server.last.body["generationConfig"] == sent
-    client.generate_content("x", **{name: None})
+    client.generate_content("x", generation_config={name: None})
     assert "generationConfig" not in server.last.body
 
 

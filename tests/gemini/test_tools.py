@@ -5,7 +5,7 @@ import pydantic
 import pytest
 
 from midspan._types.specs import ToolChoice
-from midspan.errors import ConfigError, InvalidRequestError
+from midspan.errors import ConfigError, InvalidRequestError, SchemaError
 from midspan.gemini import (
     Client,
     CodeExecution,
@@ -107,12 +107,9 @@ def test_functions_may_stand_in_a_tool_in_any_form(client: Client, server: Recor
         assert [one["name"] for one in made["functionDeclarations"]] == ["add", "f"]
 
 
-def test_parameters_may_be_a_type_or_json_schema(client: Client, server: Recorder) -> None:
+def test_parameters_may_be_json_schema(client: Client, server: Recorder) -> None:
     server.answer(answer({"text": "x"}))
     named = {"name": "f", "description": "F."}
-    client.generate_content("x", tools=[FunctionDeclaration(**named, parameters=Place)])  # type: ignore[arg-type]
-    [by_type] = server.last.body["tools"][0]["functionDeclarations"]
-    assert by_type["parametersJsonSchema"]["properties"]["city"] == {"type": "string"}
     schema = Place.model_json_schema()
     client.generate_content("x", tools=[{**named, "parameters": schema}])
     assert server.last.body["tools"][0]["functionDeclarations"] == [{**named, "parametersJsonSchema": schema}]
@@ -199,3 +196,10 @@ def test_tools_that_the_server_cannot_validate_are_an_error(client: Client, serv
     with pytest.raises(InvalidRequestError):
         client.generate_content("x", tools=[add], **request_)
     assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("schema", [True, False, 5])
+def test_a_declaration_whose_schema_is_not_an_object_is_an_error(client: Client, schema: Any) -> None:
+    declaration = {"name": "f", "description": "d", "parameters": schema}
+    with pytest.raises(SchemaError, match="parameters: "):
+        client.generate_content("x", tools=[{"function_declarations": [declaration]}])

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
-from midspan._http.retry import RetryPolicy, SystemClock
+from midspan._http.retry import Clock, RetryPolicy
 from midspan._loop.chat import Chat
+from midspan._types.context import RunContext
 from midspan._types.events import TextDelta
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
@@ -19,6 +20,7 @@ from midspan.errors import ConfigError, CredentialsError, DuplicateToolError, Li
 from midspan.gemini import FunctionCall, GoogleSearch
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
+from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Required
 from tests.bounds import BOUND, time_passes
@@ -100,7 +102,7 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"limits": 5}, "limits must be Limits or a dict, got 5"),
         ({"on_question": print}, "on_question must be an async function, got <built-in function print>"),
         ({"messages": [Message("system", (Text("a"),))]}, "of user or model"),
-        ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
+        ({"settings": {"temprature": 1}}, "settings: unknown name 'temprature'; known names: max_tokens, temperature"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
         ({"model": ScriptedProvider}, "model must be a provider or a name"),
         ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
@@ -152,6 +154,24 @@ def test_tools_that_are_registered_later_are_seen_by_the_next_run() -> None:
     agent = Agent(provider, tools=box.source("user_123"))
     agent.run_sync("?")
     box.register(whoami, session="user_123")
+    agent.run_sync("?")
+    assert [len(request.config.tools) for request in provider.requests] == [1, 2]
+
+
+def test_new_tools_of_a_source_are_seen_by_the_next_run() -> None:
+    class Growing(ToolSource):
+        tools: tuple[Any, ...] = (add,)
+
+        async def list_tools(self) -> ToolListing:
+            return LocalTools(self.tools).listing
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            return await LocalTools(self.tools).call(call, context)
+
+    provider, source = ScriptedProvider(["a", "b"]), Growing()
+    agent = Agent(provider, tools=source)
+    agent.run_sync("?")
+    source.tools = (add, whoami)
     agent.run_sync("?")
     assert [len(request.config.tools) for request in provider.requests] == [1, 2]
 
@@ -347,7 +367,7 @@ def test_options_of_a_single_run_are_refused_by_replace() -> None:
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 
 
-class OutOfTime(SystemClock):
+class OutOfTime(Clock):
     """The time of the run is over as soon as a request is to be sent again."""
 
     async def sleep(self, seconds: float) -> None:

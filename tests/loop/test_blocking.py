@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -57,6 +58,14 @@ def test_blocking_call_inside_a_blocking_call_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match="inside another blocking call; use the async version there"):
         run_blocking(inner())
+
+
+def test_blocking_call_whose_coroutine_is_cancelled_does_not_end_the_program() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(CancelledError):
+        run_blocking(cancelled())
 
 
 def test_leaving_an_iteration_closes_the_async_iterator() -> None:

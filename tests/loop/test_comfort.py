@@ -201,7 +201,7 @@ def test_limits_may_be_a_dict() -> None:
     with pytest.raises(LimitReachedError):
         Agent(endless, [divide]).run_sync("?", limits={"max_turns": 2})
     assert Agent(endless, limits={"max_turns": 3}).replace(limits={"max_seconds": 9}) is not None
-    with pytest.raises(ConfigError, match=r"limits: .* 'turns'; known limits: max_turns, "):
+    with pytest.raises(ConfigError, match=r"limits: .* 'turns'; known names: max_turns, "):
         Agent(endless, limits={"turns": 2})
     with pytest.raises(ConfigError, match="max_turns must be a positive number"):
         Agent(endless, limits={"max_turns": 0})

@@ -35,6 +35,13 @@ def call(name: str, id: str = "1", /, **arguments: Any) -> ToolCall:
     return ToolCall(id, name, arguments)
 
 
+def nested(depth: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
 def answer(*parts: Part, finish: FinishReason = FinishReason.END, **more: Any) -> ModelResponse:
     return ModelResponse(Message("model", parts), finish, **more)
 
@@ -97,7 +104,7 @@ def test_provider_may_return_any_async_iterator() -> None:
     assert Agent(Plain([])).run_sync("?").text == "fine"
 
 
-@pytest.mark.parametrize("arguments", [{"a": object()}, {1: 2}, {"a": "\ud800"}])
+@pytest.mark.parametrize("arguments", [{"a": object()}, {1: 2}, {"a": "\ud800"}, {"a": nested(1_500)}])
 def test_arguments_that_are_not_json_are_returned_as_an_error(arguments: Any) -> None:
     result = Agent(ScriptedProvider([[ToolCall("1", "add", arguments)], "ok"]), tools=[add]).run_sync("?")
     assert result.tool_calls[0].is_error
@@ -149,7 +156,7 @@ def test_time_limit_ends_the_run_although_a_tool_ignores_its_cancellation() -> N
         Agent(provider, tools=[stubborn], limits=Limits(max_seconds=1)).run_sync("?")
     assert len(provider.requests) == 1
     transcript: Any = caught.value.transcript
-    assert transcript[2].results[0].value == "done all the same"
+    assert transcript[2].results[0].value.endswith("whether it had an effect is unknown")
 
 
 @pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_tokens=1), Limits(max_turns=1, on_limit="message")])
@@ -239,7 +246,7 @@ def test_forbidden_call_is_not_run() -> None:
     result = Agent(ScriptedProvider(script), tools=[pay], tool_choice="none").run_sync("?")
     assert (result.text, runs) == ("fine", [])
     assert "is not available now" in result.tool_calls[0].value
-    with pytest.raises(NoAnswerError, match="may not make"):
+    with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(
             ScriptedProvider([[call("pay", str(n), amount=n)] for n in range(9)]), [pay], tool_choice="none"
         ).run_sync("?")

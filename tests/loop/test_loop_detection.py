@@ -330,7 +330,7 @@ def test_refused_call_beside_one_that_runs_does_not_withdraw_the_tools() -> None
 
 def test_model_without_tools_that_repeats_an_unknown_call_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "nope", {}))
-    with pytest.raises(NoAnswerError, match="repeats the same calls"):
+    with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(provider, limits=Limits(max_turns=None)).run_sync("go")
 
 

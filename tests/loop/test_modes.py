@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -72,7 +72,7 @@ def script(given_turns: list[tuple[list[Any], FinishReason]]) -> list[Any]:
 
 def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tuple[list[Any], str]:
     agent = Agent(provider, tools=[echo, finish], limits=limits)
-    listener = Events(streams=not whole)
+    listener = Events(deltas=not whole)
 
     async def main() -> tuple[str, bool]:
         start = agent._begin("go", run_id="r").start
@@ -91,8 +91,8 @@ def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tup
 class Events:
     """Listens to a run."""
 
-    def __init__(self, *, streams: bool) -> None:
-        self.streams = streams
+    def __init__(self, *, deltas: bool) -> None:
+        self.deltas = deltas
         self.events: list[RunEvent] = []
 
     async def emit(self, event: RunEvent) -> None:
@@ -118,7 +118,6 @@ def told(events: list[RunEvent]) -> list[Any]:
     return made
 
 
-@settings(max_examples=150)
 @given(st.lists(turns, max_size=6), st.sampled_from(["error", "message", "answer"]), st.integers(1, 6))
 def test_random_runs_are_equal_in_both_modes_and_every_call_has_one_result(
     said: list[tuple[list[Any], FinishReason]], on_limit: Any, most: int

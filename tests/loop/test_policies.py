@@ -5,16 +5,18 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import LimitTracker
+from midspan._loop.policies import LimitTracker, ToolChoicePolicy, decide
+from midspan._loop.turn import NO_RESPONSE
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
-from midspan._types.run_state import RunState
+from midspan._types.run_state import MAX_FAILED_TURNS, RunState
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, LimitReachedError, NoAnswerError
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
@@ -102,8 +104,25 @@ def test_model_that_only_calls_tools_that_need_approval_gets_no_endless_run() ->
             raise AssertionError("it must not run")
 
     provider = ScriptedProvider([ToolCall("1", "wipe")] * 20)
-    with pytest.raises(NoAnswerError, match="only makes calls that it may not make"):
+    with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(provider, Guarded(), limits=Limits(max_turns=None)).run_sync("?")
+
+
+def test_valid_call_after_refused_turns_is_run() -> None:
+    shop = Shop()
+    unreadable = ToolCall("1", "pay", {}, raw_arguments="{", arguments_error="the arguments are not valid JSON")
+    script = [unreadable, unreadable, unreadable, [unreadable, ToolCall("2", "pay", {"n": 1})], "done"]
+    assert Agent(ScriptedProvider(script), shop.tools).run_sync("?").text == "done"
+    assert shop.paid == [1]
+
+
+def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_refused() -> None:
+    call = ToolCall("1", "look")
+    state = replace(RunState.of(History([Message("model", (call,))])), refused_turns=MAX_FAILED_TURNS + 1)
+    limits = LimitTracker(Limits(max_seconds=1), monotonic() - 2)
+    policy = ToolChoicePolicy([ToolSpec("look", needs_approval=True)])
+    with pytest.raises(LimitReachedError, match="run time exceeded"):
+        decide([policy], limits, state, NO_RESPONSE)
 
 
 def test_meta_of_a_result_is_not_taken_for_a_limit_of_the_run() -> None:
@@ -189,7 +208,7 @@ def test_tool_calls_read_only_tools_within_the_limits() -> None:
 
 def test_model_without_any_allowed_call_gets_one_more_chance_only() -> None:
     provider = ScriptedProvider([ToolCall("1", "look", {"n": 1})] * 9)
-    with pytest.raises(NoAnswerError, match="only makes calls that it may not make"):
+    with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(provider, Shop().tools, tool_choice="none").run_sync("?")
     assert len(provider.requests) == 2
 
@@ -223,7 +242,7 @@ def test_forbidden_and_unreadable_calls_by_turns_give_no_endless_run() -> None:
 
     choice = {"type": "required", "tool": "pay"}
     agent = Agent(ScriptedProvider(model), Shop().tools, tool_choice=choice, limits=Limits(max_turns=None))
-    with pytest.raises(NoAnswerError, match="not allowed or whose arguments cannot be read, 4 times in a row"):
+    with pytest.raises(NoAnswerError, match="calls that were refused, 4 times in a row"):
         agent.run_sync("?")
 
 
@@ -257,6 +276,18 @@ def test_call_made_by_a_tool_has_its_deadline_and_reports_no_progress() -> None:
 
     assert asyncio.run(main()) == ["outer"]
     assert deadlines[0] == deadlines[1] is not None
+
+
+def test_note_of_a_refused_nested_call_does_not_blame_the_tool_choice() -> None:
+    notes: list[Any] = []
+
+    async def outer(context: RunContext[None]) -> None:
+        notes.append((await context.call_tool("write", {})).notes)
+
+    def write() -> None: ...
+
+    Agent(ScriptedProvider([ToolCall("1", "outer"), "done"]), tools=[outer, write]).run_sync("?")
+    assert [[*note] for note in notes] == [["forbidden"]]
 
 
 def test_tool_cannot_call_tools_that_may_write() -> None:

@@ -112,7 +112,7 @@ def test_call_that_is_repeated_forever_is_refused_and_the_run_ends_in_an_answer(
 
 def test_model_that_ignores_withdrawn_tools_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: call("add", f"id{len(request.history)}", a=1, b=1))
-    with pytest.raises(NoAnswerError, match="same calls") as caught:
+    with pytest.raises(NoAnswerError, match="only made calls that were refused") as caught:
         Agent(provider, tools=[add], limits=Limits(max_turns=None)).run_sync("?")
     assert_legal(caught.value)
 
@@ -239,7 +239,7 @@ def test_unknown_name_does_not_end_a_run_with_a_forced_call() -> None:
     result = Agent(provider, tools=[add, sub], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
     assert (result.text, result.turns) == ("3", 4)
     never = ScriptedProvider(lambda request: call("sub", str(len(request.history)), a=1, b=len(request.history)))
-    with pytest.raises(NoAnswerError, match="calls that it may not make"):
+    with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(never, tools=[add, sub], tool_choice={"mode": "any", "names": ["add"]}, calls_only=True).run_sync("?")
 
 
@@ -326,7 +326,7 @@ def test_call_with_unreadable_arguments_gets_an_error_and_is_never_run() -> None
 
 def test_model_that_only_makes_unreadable_calls_is_given_up() -> None:
     broken = ToolCall("1", "add", {}, "{", "the arguments are not valid JSON")
-    with pytest.raises(NoAnswerError, match="arguments cannot be read, 4 times in a row"):
+    with pytest.raises(NoAnswerError, match="calls that were refused, 4 times in a row"):
         Agent(ScriptedProvider([answer(broken)] * 9), tools=[add], limits=Limits(max_turns=None)).run_sync("?")
 
 
@@ -683,8 +683,13 @@ def test_forced_choice_stays_while_arguments_cannot_be_bound() -> None:
 def test_prepared_run_is_reused_until_the_tools_change() -> None:
     box = Toolbox()
     box.register(add)
+
+    class BoxSource(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return box.source().listing
+
     provider = ScriptedProvider(["a", "b", "c"])
-    agent = Agent(provider, box.source())
+    agent = Agent(provider, BoxSource())
     agent.run_sync("?")
     agent.run_sync("?")
 

@@ -320,6 +320,21 @@ def test_failing_task_group_inside_a_tool_affects_only_the_tool(calls: int, limi
     run(main)
 
 
+def test_reader_ends_if_the_stream_is_closed_before_the_first_step_of_the_run() -> None:
+    async def main() -> None:
+        stream = Agent(ScriptedProvider(["hi"])).stream("?")
+
+        async def read() -> list[Any]:
+            return [event async for event in stream]
+
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        await stream.aclose()
+        assert await asyncio.wait_for(reader, BOUND) == []
+
+    asyncio.run(main())
+
+
 def test_stream_can_be_closed_by_several_tasks_at_once() -> None:
     async def main() -> None:
         waits = asyncio.Event()

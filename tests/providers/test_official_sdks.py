@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
@@ -31,33 +30,42 @@ def service() -> Iterator[Recorder]:
         yield service
 
 
-async def anthropic_reading(url: str) -> Reading:
-    async with AsyncAnthropic(api_key="k", base_url=url, max_retries=0) as client:
-        question: Any = [{"role": "user", "content": "?"}]
-        async with client.messages.stream(model="m", max_tokens=9, messages=question) as stream:
-            message = await stream.get_final_message()
+# The SDKs are imported here because that takes seconds, which every process of the tests would need.
+def anthropic_client(url: str) -> Any:
+    from anthropic import AsyncAnthropic
+
+    return AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
+
+
+def openai_client(url: str) -> Any:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(api_key="k", base_url=url, max_retries=0)
+
+
+async def anthropic_reading(client: Any) -> Reading:
+    async with client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": "?"}]) as stream:
+        message = await stream.get_final_message()
     text = "".join(block.text for block in message.content if block.type == "text")
     return text, [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
 
 
-async def chat_reading(url: str) -> Reading:
-    async with AsyncOpenAI(api_key="k", base_url=url, max_retries=0) as client:
-        question: Any = [{"role": "user", "content": "?"}]
-        async with client.chat.completions.stream(model="m", messages=question) as stream:
-            completion = await stream.get_final_completion()
+async def chat_reading(client: Any) -> Reading:
+    async with client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as stream:
+        completion = await stream.get_final_completion()
     message = completion.choices[0].message
     calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
     return message.content or "", [(id, name, json.loads(arguments or "{}")) for id, name, arguments in calls]
 
 
-async def responses_reading(url: str) -> Reading:
-    client = AsyncOpenAI(api_key="k", base_url=url, max_retries=0)
-    async with client, client.responses.stream(model="m", input="?") as stream:
+async def responses_reading(client: Any) -> Reading:
+    async with client.responses.stream(model="m", input="?") as stream:
         response = await stream.get_final_response()
     calls = [item for item in response.output if item.type == "function_call"]
     return response.output_text, [(call.call_id, call.name, json.loads(call.arguments or "{}")) for call in calls]
 
 
+CLIENTS = {"anthropic": anthropic_client, "openai-chat": openai_client, "openai-responses": openai_client}
 READINGS = {"anthropic": anthropic_reading, "openai-chat": chat_reading, "openai-responses": responses_reading}
 SERVICES = {"anthropic": AnthropicService, "openai-chat": ChatService, "openai-responses": ResponsesService}
 
@@ -71,7 +79,6 @@ def provider_of(wire: str, url: str) -> Provider:
 async def our_reading(provider: Provider) -> Reading:
     request = ModelRequest(RequestConfig("m"), History([Message.user("?")]))
     *_, response = [event async for event in provider.stream(request)]
-    await provider.aclose()
     assert isinstance(response, ModelResponse)
     calls = [part for part in response.message.parts if isinstance(part, ToolCall)]
     return response.message.text, [(call.id, call.name, call.arguments) for call in calls]
@@ -81,14 +88,14 @@ async def our_reading(provider: Provider) -> Reading:
 def test_sdk_reads_our_service_as_we_do(wire: str) -> None:
     async def main(url: str) -> None:
         expected = (TURN.text, [(id, name, json.loads(arguments)) for id, name, arguments in TURN.calls])
-        assert await READINGS[wire](url) == expected
-        assert await our_reading(provider_of(wire, url)) == expected
+        async with CLIENTS[wire](url) as client, aclosing(provider_of(wire, url)) as provider:
+            assert await READINGS[wire](client) == expected
+            assert await our_reading(provider) == expected
 
     with recorder(SERVICES[wire](TURN)) as service:
         asyncio.run(main(service.url))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not RECORDINGS.is_file(), reason="the recorded traffic of ../shared/data is not here")
 @pytest.mark.parametrize("wire", READINGS)
 def test_sdk_reads_recorded_streams_as_we_do(wire: str, service: Recorder) -> None:
@@ -97,8 +104,9 @@ def test_sdk_reads_recorded_streams_as_we_do(wire: str, service: Recorder) -> No
     assert len(streams) > 20
 
     async def main() -> None:
-        for stream in streams:
-            service.answers = [(200, stream.encode(), {"content-type": "text/event-stream"})]
-            assert await our_reading(provider_of(wire, service.url)) == await READINGS[wire](service.url)
+        async with CLIENTS[wire](service.url) as client, aclosing(provider_of(wire, service.url)) as provider:
+            for stream in streams:
+                service.answers = [(200, stream.encode(), {"content-type": "text/event-stream"})]
+                assert await our_reading(provider) == await READINGS[wire](client)
 
     asyncio.run(main())

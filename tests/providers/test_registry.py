@@ -140,3 +140,14 @@ def test_type_error_inside_a_provider_is_not_reported_as_a_missing_model_name(mo
         monkeypatch.setattr(registry, "_family", lambda _, make=make: ProviderFamily(name="x", make=make))
         with pytest.raises(error, match=words):
             provider_of("x:")
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_check_of_a_family_without_a_key_is_a_note() -> None:
+    async def main() -> None:
+        for name in ("anthropic", "openai"):
+            [family] = [family for family in families() if family.name == name]
+            assert family.check is not None
+            assert [check.state for check in await family.check()] == ["note"]
+
+    asyncio.run(main())

@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NotRequired, Required, TypedDict
 
+import typing_extensions
 from msgspec import Struct
 
 from midspan._schema.signature import Context
@@ -28,6 +29,16 @@ class Options(TypedDict, total=False):
 class Loose(TypedDict):
     name: str
     day: NotRequired[datetime.date]
+
+
+class Fixed(typing_extensions.TypedDict):
+    name: typing_extensions.ReadOnly[str]
+    day: typing_extensions.ReadOnly[NotRequired[int]]
+
+
+class FixedOptions(typing_extensions.TypedDict, total=False):
+    name: typing_extensions.ReadOnly[Required[str]]
+    day: typing_extensions.ReadOnly[int]
 
 
 class Pair(NamedTuple):

@@ -258,6 +258,12 @@ def test_parameters_that_no_arguments_fit_are_widened(dialect: SchemaDialect) ->
     assert adapt_schema({"const": {"a": 1}}, dialect).is_empty
 
 
+@pytest.mark.parametrize(("other", "shared"), [(["b", "c"], ["b"]), (["x"], ["a", "b"])])
+def test_enums_that_apply_together_are_merged_and_contradictions_keep_the_first(other: Any, shared: Any) -> None:
+    schema = {"type": "string", "allOf": [{"enum": ["a", "b"]}, {"enum": other}]}
+    assert parameter(schema)["enum"] == shared
+
+
 def test_items_and_prefix_items_are_merged() -> None:
     schema = {"type": "array", "allOf": [{"items": {"minimum": 1}}, {"prefixItems": [{"type": "integer"}]}]}
     assert parameter(schema, GEMINI_JSON_SCHEMA) == {
@@ -433,7 +439,7 @@ def back(schema: Any) -> Any:
 
 def under_valid_names(value: Any, schemas: list[SchemaNode], valid: dict[str, str]) -> Any:
     """The value as a model would give it."""
-    nodes = [node for schema in schemas for node in schema.possible]
+    nodes = [node for schema in schemas for node in schema.all_alternatives]
     if isinstance(value, list):
         items = enumerate(value)
         return [under_valid_names(inner, [node.item(index) for node in nodes], valid) for index, inner in items]
@@ -459,7 +465,7 @@ def arrays_in_arrays(value: Any) -> int:
 
 
 @BOTH
-@settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(schema=documents(), values=st.lists(VALUES, min_size=6, max_size=6), arguments=st.booleans())
 def test_every_valid_value_stays_valid_for_the_adapted_schema(
     dialect: SchemaDialect, schema: Schema, values: list[Any], arguments: bool
@@ -481,7 +487,6 @@ def test_every_valid_value_stays_valid_for_the_adapted_schema(
 
 
 @BOTH
-@settings(max_examples=100)
 @given(schema=documents())
 def test_every_schema_is_adapted_to_keywords_of_the_dialect(dialect: SchemaDialect, schema: Schema) -> None:
     waiting: list[Any] = [adapt_schema(schema, dialect).schema]

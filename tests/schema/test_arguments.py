@@ -89,6 +89,9 @@ INTEGERS = {"type": "array", "items": INTEGER}
         ([{"x": 1}], STRING, '[{"x":1}]'),
         ({"x": 1}, {"anyOf": [{"type": "integer"}, STRING]}, '{"x":1}'),
         ({"x": "1"}, {"anyOf": [STRING, {"properties": {"x": INTEGER}, "type": "object"}]}, {"x": 1}),
+        ("5.0", {"anyOf": [INTEGER, {"type": "number"}]}, 5),
+        (5, {"anyOf": [{"type": "array", "items": STRING}, STRING]}, "5"),
+        ("null", {"anyOf": [{"type": "array", "items": STRING}, {"type": "null"}]}, None),
         ([["1"]], {"type": "array", "prefixItems": [{"type": "array", "items": INTEGER}]}, [[1]]),
     ],
 )
@@ -151,6 +154,12 @@ def test_a_valid_value_is_never_coerced(given: Any, schema: Schema) -> None:
         ('["a", "b', {"type": "array", "items": STRING}),
         ("['a', 'b']", {"type": "array", "items": STRING}),
         ('{"a": ', {"type": "array", "items": STRING}),
+        (5, {"anyOf": [STRING, INTEGERS]}),
+        (5, {"type": ["string", "array"], "items": INTEGER}),
+        ({"k": 5}, {"anyOf": [{"properties": {"k": STRING}}, {"properties": {"k": INTEGERS}}]}),
+        ({"k": 5}, {"anyOf": [{"type": "array", "items": {"type": "object"}}, STRING]}),
+        ("red", {"anyOf": [{"enum": ["Red"]}, {"enum": ["RED"]}]}),
+        ("none", {"anyOf": [{"enum": ["None"]}, {"type": "null"}]}),
     ],
 )
 def test_a_value_without_a_reading_is_kept_and_reported(given: Any, schema: Schema) -> None:
@@ -159,6 +168,29 @@ def test_a_value_without_a_reading_is_kept_and_reported(given: Any, schema: Sche
     assert result.changes == ()
     assert {problem.path.split("[")[0] for problem in result.problems} == {"a"}
     assert all("\n" not in str(problem) for problem in result.problems)
+
+
+def test_a_union_that_already_fits_is_not_coerced_because_of_another_problem() -> None:
+    lists = {"properties": {"k": INTEGERS}}
+    schema = {"properties": {"n": INTEGER}, "anyOf": [lists, {"properties": {"k": STRING, "m": {"default": 1}}}]}
+    assert prepared({"n": "1", "k": "[5]"}, schema).arguments == {"a": {"n": 1, "k": "[5]", "m": 1}}
+
+
+def test_a_discriminator_selects_the_variant_at_every_depth() -> None:
+    left = {"$ref": "#/$defs/term"}
+    terms = [{"properties": {"op": {"const": op}, "left": left, "n": INTEGER}} for op in ("add", "sub", "mul", "div")]
+    check = SchemaValidator({"$defs": {"term": {"anyOf": terms}}, "properties": {"a": left}})
+    given: Schema = {"op": "div", "n": "5"}
+    expected: Schema = {"op": "div", "n": 5}
+    for _ in range(10):
+        given, expected = {"op": "div", "left": given}, {"op": "div", "left": expected}
+    assert check.validate({"a": given}).arguments == {"a": expected}
+
+
+def test_defaults_are_found_in_every_union_with_one_alternative_besides_null() -> None:
+    days = {"properties": {"days": {"default": 3}}}
+    schema = {"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "oneOf": [days, {"const": None}]}
+    assert prepared({"x": 1}, schema).arguments == {"a": {"x": 1, "days": 3}}
 
 
 def test_null_is_dropped_for_an_optional_property_and_reported_for_a_required_one() -> None:
@@ -433,7 +465,7 @@ def test_references_to_given_documents_are_resolved() -> None:
             '^invalid parameters schema at /properties/a/minimum: "x" is not of type "number"$',
         ),
         ({"pattern": "("}, "invalid parameters schema"),
-        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: Resource .* is never fetched"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: Resource 'http.* schemas are not fetched$"),
         ({"$ref": "#/$defs/none"}, "invalid parameters schema: Pointer .* does not exist"),
         ({"$schema": "nope"}, "invalid parameters schema: Unknown meta-schema: 'nope'"),
     ],
@@ -478,17 +510,17 @@ def test_any_arguments_are_valid_afterwards_or_have_problems(value: Any, schema:
         assert result.arguments == {"a": value}
 
 
-def test_a_call_that_lacks_only_defaults_takes_the_fast_path() -> None:
+def test_a_call_that_lacks_only_defaults_is_filled_without_coercion() -> None:
     check = checker(city=STRING, days={"type": "integer", "default": 3}, tags=INTEGERS)
-    assert check.fast_path({"city": "Rome"}) == {"city": "Rome", "days": 3}
-    assert check.fast_path({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}
-    assert check.fast_path({"tags": [1, 2.0]}) is None
+    assert check.fill_if_valid({"city": "Rome"}) == {"city": "Rome", "days": 3}
+    assert check.fill_if_valid({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}
+    assert check.fill_if_valid({"tags": [1, 2.0]}) is None
     lists = checker(tags={**INTEGERS, "default": []})
-    first, second = lists.fast_path({}), lists.fast_path({})
+    first, second = lists.fill_if_valid({}), lists.fill_if_valid({})
     assert first == second == {"tags": []}
     assert first["tags"] is not second["tags"]
     unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
-    assert [check.fast_path(one) for one in unready] == [None] * len(unready)
+    assert [check.fill_if_valid(one) for one in unready] == [None] * len(unready)
 
 
 def test_a_value_too_deep_for_a_recursive_schema_is_not_accepted() -> None:
@@ -516,3 +548,16 @@ def test_default_stays_as_it_is_if_the_defaults_inside_it_would_make_it_invalid(
     prop = {"type": "integer", "default": 1}
     inner = {"type": "object", "default": {}, "maxProperties": 0, "properties": {"a": prop}}
     assert SchemaValidator({"properties": {"o": inner}}).validate({}).arguments == {"o": {}}
+
+
+def test_a_change_inside_a_default_is_reported_under_its_own_path() -> None:
+    inner = {"type": "object", "properties": {"n": INTEGER}, "default": {"n": 5.0}}
+    result = checker(a={"type": "object", "properties": {"inner": inner}}).validate({"a": {}})
+    assert (result.arguments, result.changes) == ({"a": {"inner": {"n": 5}}}, ("a.inner.n: 5.0 → 5",))
+
+
+def test_contains_in_a_schema_with_an_id_of_its_own_is_not_described_as_null() -> None:
+    numbers = {"$id": "https://example.org/numbers", "contains": INTEGER}
+    schema = {"$defs": {"numbers": numbers}, "properties": {"a": {"$ref": "https://example.org/numbers"}}}
+    (problem,) = find_problems({"a": ["x"]}, schema)
+    assert str(problem) == 'a: expected an item that fits "the schema", got ["x"]'

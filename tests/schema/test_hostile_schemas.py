@@ -5,10 +5,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
+from midspan import tool
 from midspan._schema.adapt import adapt_schema
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.dialect import SchemaDialect
@@ -149,15 +151,63 @@ def test_a_pattern_with_exponential_backtracking_is_bounded(pattern: str) -> Non
     assert [problem.path for problem in checker.validate({"a": "a" * 5_000 + "!"}).problems] == ["a"]
 
 
-def test_a_pattern_that_takes_quadratic_time_is_matched_with_short_texts_only() -> None:
-    schema: dict[str, Any] = {"properties": {"a": {"type": "string", "pattern": "(?=a)(a+)+$"}}}
-    assert SchemaValidator({"$schema": "http://json-schema.org/draft-06/schema#", **schema}).problems({"a": "b"})
-    checker = SchemaValidator(schema)
+@pytest.mark.parametrize("draft", ["draft/2020-12", "draft-04", "draft-06"])
+@pytest.mark.parametrize("pattern", ["(?=a)(a+)+$", "^x|(?=a)a+$", "^[|]|(?=a)a+$"])
+@pytest.mark.parametrize("others", [{}, {"if": {}}, {"if": {}, "not": {"enum": ["c"]}, "maxLength": 20_000}])
+def test_a_pattern_that_takes_quadratic_time_is_matched_with_short_texts_only(
+    draft: str, pattern: str, others: Schema
+) -> None:
+    limited = {"pattern": pattern, **others}
+    checker = SchemaValidator({"$schema": f"http://json-schema.org/{draft}/schema#", "properties": {"a": limited}})
+    long = "a" * 300_000 + "!"
+    for text in (long, "a" * 10_001):
+        (problem,) = checker.validate({"a": text}).problems
+        assert (problem.path, problem.message[:35]) == ("a", "expected at most 10000 characters, ")
+        assert not checker.accepts({"a": text})
+    assert [problem.path for problem in checker.validate({"a": "c"}).problems] == ["a"]
+    assert not checker.validate({"a": "a", "b": long, long: [long]}).problems
+    assert checker.validate({"a": "a", 5: None}).problems
+
+
+@pytest.mark.parametrize("draft", ["draft/2020-12", "draft-04", "draft-06"])
+def test_a_pattern_of_names_that_takes_quadratic_time_is_matched_with_short_names_only(draft: str) -> None:
+    names = {"type": "object", "patternProperties": {"^x|(?=a)a+$": {"type": "integer"}}}
+    schema = {"$schema": f"http://json-schema.org/{draft}/schema#", "properties": {"a": {"items": names}}}
+    checker, long = SchemaValidator(schema), "a" * 300_000 + "!"
+    for item in ({long: 1}, {"b": {long: 1}}):
+        (problem,) = checker.validate({"a": [item]}).problems
+        assert str(problem).endswith(": has a property whose name is longer than 10,000 characters")
+        assert problem.path.startswith("a[0]")
+    for text in (json.dumps({long: 1}), "[" * 900 + "]" * 900):
+        assert checker.validate({"a": [text]}).problems
+    assert not checker.validate({"a": [{"b": long, "a": 1}]}).problems
+    assert checker.validate({"a": [{None: 1}]}).problems
+
+
+def test_only_patterns_that_take_quadratic_time_limit_the_length_of_texts() -> None:
+    checker = SchemaValidator({"properties": {"a": {"type": "string", "pattern": "(?=a)(a+)+$"}}})
     assert not checker.validate({"a": "baa"}).problems
     (problem,) = checker.validate({"a": "b"}).problems
     assert problem.message == 'expected text that matches the pattern "(?=a)(a+)+$", got "b"'
-    (problem,) = checker.validate({"a": "a" * 300_000 + "!"}).problems
-    assert problem.message.startswith("expected at most 10000 characters, got")
+    for pattern in ("^(?!/etc|/root)", "a|b", r"^\((?!x)"):
+        assert SchemaValidator({"properties": {"a": {"pattern": pattern}}}).accepts({"a": "(a" * 10_000})
+
+
+def test_a_pattern_limits_only_the_text_that_it_is_for() -> None:
+    def write_file(path: Annotated[str, msgspec.Meta(pattern=r"(?<!\.)\.txt$")], content: str) -> None: ...
+
+    parameters = tool(write_file).parameters
+    assert not parameters.validate({"path": "a.txt", "content": "x" * 12_000}).problems
+    assert [problem.path for problem in parameters.validate({"path": "x" * 12_000, "content": ""}).problems] == ["path"]
+
+
+def test_every_problem_of_a_schema_that_is_not_recursive_is_listed() -> None:
+    variants = [{"type": "object", "properties": {"kind": {"const": at}}} for at in range(8)]
+    row = {"type": "object", "properties": {"a": {"anyOf": variants}, "b": {"type": "integer"}}}
+    checker = SchemaValidator({"properties": {"x": {"properties": {"rows": {"items": row}}}}})
+    rows = [{"a": {"kind": 1}, "b": "many"} for _ in range(10)]
+    found = checker.problems({"x": {"rows": rows}})
+    assert [problem.path for problem in found] == [f"x.rows[{at}].b" for at in range(10)]
 
 
 def test_a_pattern_too_large_to_compile_is_an_error() -> None:

@@ -163,3 +163,8 @@ def test_the_result_shares_no_container_with_the_value():
     said = to_jsonable(value)
     said["a"].append(2)
     assert value == {"a": [1]}
+
+
+def test_plain_data_is_converted_without_a_call_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(msgspec, "to_builtins", None)
+    assert to_jsonable({"a": [{"b": 1}]}) == {"a": [{"b": 1}]}

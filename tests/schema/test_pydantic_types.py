@@ -1,5 +1,6 @@
 """pydantic types in type hints."""
 
+import dataclasses
 import datetime
 import decimal
 from typing import Annotated
@@ -217,3 +218,24 @@ def test_shared_models_are_defined_once_and_equal_names_separately():
     assert jsonschema_rs.validator_for(signature.parameters).is_valid(given)
     _, kwargs = signature.bind(given)
     assert kwargs["four"] == [other(age=3)]
+
+
+def test_a_reference_out_of_the_document_is_left_as_it_is():
+    def take(value: Annotated[dict[str, int], pydantic.WithJsonSchema({"$ref": "https://example.org/a"})]): ...
+
+    assert signature_of(take).parameters["properties"]["value"] == {"$ref": "https://example.org/a"}
+
+
+def test_a_limit_of_pydantic_does_not_change_how_the_type_is_read():
+    @dataclasses.dataclass
+    class Step:
+        name: str
+        dry_run: bool = False
+
+    def run(
+        steps: Annotated[list[Step], pydantic.Field(max_length=5)], data: Annotated[bytes, pydantic.Field(max_length=9)]
+    ): ...
+
+    signature = signature_of(run)
+    assert signature.parameters["properties"]["steps"]["items"]["additionalProperties"] is False
+    assert signature.parameters["properties"]["data"]["contentEncoding"] == "base64"

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.jsonable import to_jsonable
+from midspan._schema.output_type import OutputType
 from midspan._schema.signature import Context, signature_of
 from midspan._types.context import RunContext
 from midspan.errors import ArgumentError, ResultError, SchemaError
@@ -298,12 +299,12 @@ def test_builtins_are_tools_where_python_knows_their_parameters():
 
 @pytest.mark.parametrize("function", [max, int, dict, type("Hidden", (), {"__signature__": "x"})])
 def test_a_callable_without_a_signature_is_an_error(function):
-    with pytest.raises(SchemaError, match=r"write a function|not JSON serializable|cannot be called"):
+    with pytest.raises(SchemaError, match=r"write a function|not JSON serializable|is not a tool"):
         signature_of(function)
 
 
 def test_an_object_that_is_not_callable_is_an_error():
-    with pytest.raises(SchemaError, match="5 cannot be called"):
+    with pytest.raises(SchemaError, match="5 is not a tool"):
         signature_of(5)
 
 
@@ -455,7 +456,7 @@ def test_a_hint_that_cannot_be_evaluated_is_a_schema_error_with_its_place(hint):
     def take(value): ...
 
     take.__annotations__["value"] = hint
-    with pytest.raises(SchemaError, match=r"take: cannot resolve the hint .* of parameter 'value': "):
+    with pytest.raises(SchemaError, match=r"cannot resolve the type hint of parameter 'value' of take: "):
         signature_of(take)
 
     def give(): ...
@@ -606,10 +607,17 @@ def test_annotations_that_are_text_are_resolved_in_their_own_module():
     assert kwargs["tree"] == annotated_as_text.Tree(1, [annotated_as_text.Tree(2)])
 
 
+def test_time_zone_of_meta_is_accepted():
+    day = OutputType(Annotated[datetime.datetime, msgspec.Meta(tz=True)])
+    assert day.schema == {"type": "string", "format": "date-time"}
+
+
 def test_records_whose_annotations_are_text_keep_what_is_required():
     properties = signature_of(annotated_as_text.with_options).parameters["properties"]
     assert properties["options"]["required"] == ["name"]
     assert properties["loose"]["required"] == ["name"]
+    for cls in (annotated_as_text.Fixed, annotated_as_text.FixedOptions):
+        assert OutputType(cls).schema["required"] == ["name"]
     _, kwargs = signature_of(annotated_as_text.with_options).bind(
         {"options": {"name": "a", "day": "2024-01-01"}, "loose": {"name": "b"}}
     )
@@ -625,20 +633,9 @@ def test_a_context_and_a_method_with_annotations_that_are_text():
     assert call(annotated_as_text.Desk().sign, {"name": "a", "day": "2024-01-01"}) == "2024-01-01"
 
 
-def test_names_of_the_enclosing_function_are_seen_if_the_function_uses_them():
-    @dataclass
-    class Local:
-        day: datetime.date
-
-    def take(local: "Local") -> Any:
-        return isinstance(local, Local)
-
-    assert call(take, {"local": {"day": "2024-01-01"}}) is True
-
-
 def test_undefined_names_in_annotations_are_an_error():
     with pytest.raises(
-        SchemaError, match=r"of_unknown: cannot resolve the hint 'Unknown' of parameter 'thing': .*at run"
+        SchemaError, match=r"cannot resolve the type hint of parameter 'thing' of of_unknown: name 'Unknown'.*at run"
     ):
         signature_of(annotated_as_text.of_unknown)
     assert signature_of(annotated_as_text.to_unknown).response is None
@@ -967,3 +964,20 @@ def test_importing_and_plain_functions_load_no_parser_no_validator_and_no_pydant
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("hint", "needs"),
+    [(Context[Deps], True), (Context[Deps | None], False), (Context[Any], False), (Context[Deps] | None, False)],
+    ids=str,
+)
+def test_a_context_is_needed_unless_its_type_allows_none(hint, needs):
+    def greet(context: hint): ...
+
+    assert signature_of(greet).bind.needs_context is needs
+
+
+def test_a_context_with_a_default_is_not_needed():
+    def greet(context: Context[Deps] = Deps("somebody")): ...  # noqa: B008 - what users write
+
+    assert not signature_of(greet).bind.needs_context

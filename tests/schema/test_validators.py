@@ -268,3 +268,9 @@ def test_an_error_of_pydantic_when_a_tool_is_made_is_a_schema_error(hint: Any) -
 
     with pytest.raises(SchemaError, match=r"parameter 'value' of take: pydantic has no JSON Schema for it: .+"):
         tool(take)
+
+
+def test_a_text_beside_a_validator_is_the_description() -> None:
+    def read(path: Annotated[SAFE, "The file."]) -> str: ...
+
+    assert signature_of(read).parameters["properties"]["path"] == {"type": "string", "description": "The file."}

@@ -1,13 +1,14 @@
 """The server as a part of another ASGI program."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from midspan import Agent, MemoryJournal
+from midspan import Agent, MemoryJournal, SqliteJournal
 from midspan.messages import Text
 from midspan.server import create_app
 from midspan.testing import ScriptedProvider
@@ -66,3 +67,25 @@ def test_end_of_the_lifespan_settles_the_runs() -> None:
             assert (await client.post("/mcp", json={})).status_code == 503
 
     run(main())
+
+
+def test_cancelled_runs_are_counted_before_the_journal_is_closed(tmp_path: Path) -> None:
+    failures: list[Any] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+        async def wait(_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        agent, journal = Agent(ScriptedProvider(wait)), SqliteJournal(tmp_path / "runs.db")
+        app = create_app(agent, journal=journal, shutdown_seconds=0, close_agent=True)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            async with app.lifespan():
+                await client.post("/api/v1/runs", json={"prompt": "Wait."})
+            metrics = (await client.get("/metrics")).text
+        assert 'midspan_runs_total{model="model:scripted",state="cancelled"} 1.0' in metrics
+
+    run(main())
+    assert not failures

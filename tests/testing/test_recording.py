@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
@@ -139,7 +139,6 @@ def test_recording_has_one_line_per_exchange_and_call(tmp_path: Path) -> None:
     assert lines[2]["request"]["messages"] == lines[0]["messages"]
     assert lines[3]["call"] == {"type": "call", "id": "1", "name": "temperature", "arguments": {"city": "Oslo"}}
     assert lines[3]["result"]["value"] == {"temp_c": 4}
-    assert lines[3]["seconds"] > 0
     assert lines[4]["response"]["message"]["parts"][-1]["text"] == "It is 4."
     assert lines[5]["text"] == "It is 4."
 
@@ -526,7 +525,6 @@ async def outcome(agent: Agent, *, streamed: bool) -> tuple[list[Any], str]:
     return timeless(events), "ended"
 
 
-@settings(max_examples=100)
 @given(st.lists(turns, max_size=5), st.booleans())
 def test_replay_has_the_outcome_of_any_recorded_run(
     tmp_path_factory: pytest.TempPathFactory, said: list[Any], streamed: bool
@@ -554,3 +552,11 @@ def test_a_recorded_agent_cannot_be_recorded_or_replayed_again(tmp_path: Path) -
     for wrap in (record, replay):
         with pytest.raises(ConfigError, match="already recorded or replayed"):
             wrap(recorded, tmp_path)
+
+
+def test_something_else_than_an_agent_cannot_be_recorded_or_replayed(tmp_path: Path) -> None:
+    record(agent_of(), tmp_path).run_sync("go")
+    number: Any = 5
+    for wrap in (record, replay):
+        with pytest.raises(ConfigError, match="expected an agent, got 5"):
+            wrap(number, tmp_path)

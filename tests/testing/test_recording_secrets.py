@@ -19,7 +19,7 @@ from midspan._types.parts import Blob, Opaque, ProviderData, Text, ToolCall
 from midspan.emulator import call
 from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
-from midspan.testing import LocalGemini, ScriptedProvider, record, replay
+from midspan.testing import LocalGemini, ScriptedProvider, assert_replays, record, replay
 from midspan.testing.format import LINE_END
 from midspan.testing.masking import SecretMasker
 from tests.gemini.recorder import recorder
@@ -155,6 +155,20 @@ def test_run_replays_if_the_name_of_a_parameter_is_a_secret(tmp_path: Path, monk
     assert '"[masked]":"x"' in (tmp_path / "run-00001.jsonl").read_text()
     replayed = replay(Agent(ScriptedProvider([]), [log_in]), tmp_path).run_sync("go")
     assert (replayed.tool_calls[0].result.value, replayed.text) == ("ada is logged in with x", "Done.")
+
+
+def test_run_replays_if_a_secret_is_part_of_the_name_of_a_tool(tmp_path: Path) -> None:
+    model = ScriptedProvider(
+        [ToolCall("1", "reveal", {"word": "veal"}), ToolCall("2", "my_veal", {}), "I call reveal."]
+    )
+    agent = Agent(model, [reveal])
+    record(agent, tmp_path, secrets=["veal"]).run_sync("go")
+    assert '"my_[masked]"' in (tmp_path / "run-00001.jsonl").read_text()
+    assert_replays(agent, tmp_path)
+    replayed = replay(agent, tmp_path).run_sync("go")
+    call = replayed.tool_calls[0].call
+    assert (call.name, call.arguments) == ("reveal", {"word": "[masked]"})
+    assert replayed.text == "I call re[masked]."
 
 
 def test_masked_documents_are_valid_json(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from midspan._types.exchange import (
     RequestConfig,
 )
 from midspan._types.messages import History, Message
-from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
+from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, ToolResult, local_id
 from midspan.errors import ConfigError, IncompleteResponseError, LimitReachedError
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import ModelProfile, Provider
@@ -254,7 +254,7 @@ def test_documents_of_a_provider_keep_their_bytes(data: bytes, space: bytes) -> 
         ExchangeLine("m", request, (PartStart(0, Opaque("x", ProviderData("o", raw))),)),
         ExchangeLine("m", request, (PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw))),)),
         ExchangeLine("m", request, (), ModelResponse(Message("model", ()), FinishReason.END, raw=(raw,))),
-        CallLine(ToolCall("1", "x", provider_data=ProviderData("o", raw)), 0.5),
+        CallLine(ToolCall("1", "x", provider_data=ProviderData("o", raw))),
         RunLine(FORMAT, "r", (Message("model", (), ProviderData("o", raw)),)),
     ):
         assert LINE_END not in encode(line)
@@ -279,5 +279,5 @@ def _raw(line: Any) -> Raw:
 
 
 def test_call_line_round_trips() -> None:
-    called = CallLine(ToolCall("1", "x", {"a": [1]}), 0.5)
+    called = CallLine(ToolCall("1", "x", {"a": [1]}), ToolResult("1", "x", 5))
     assert decode_line(encode(called)) == called

@@ -6,7 +6,6 @@ from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PAR
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
-from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import AdaptedTools
 
 SCHEMA = {
@@ -56,12 +55,11 @@ def test_constraint_that_the_dialect_cannot_express_is_still_enforced() -> None:
 
 
 def test_tool_that_changes_under_its_name_is_adapted_again() -> None:
-    toolbox = Toolbox()
-    toolbox.register(tool_from_schema("f", "Old.", SCHEMA, lambda arguments: arguments))
-    adapted = AdaptedTools(toolbox.source(), GEMINI_PARAMETERS)
-    [before] = asyncio.run(adapted.list_tools())
-    toolbox.register(tool_from_schema("f", "New.", {"type": "object"}, lambda arguments: 1), duplicates="override")
-    [after] = asyncio.run(adapted.list_tools())
+    old = LocalTools([tool_from_schema("f", "Old.", SCHEMA, lambda arguments: arguments)])
+    new = LocalTools([tool_from_schema("f", "New.", {"type": "object"}, lambda arguments: 1)])
+    adapted = AdaptedTools(old, GEMINI_PARAMETERS)
+    [before] = adapted.update(old.listing)
+    [after] = adapted.update(new.listing)
     assert (before.description, after.description, after.parameters) == ("Old.", "New.", None)
 
 

@@ -396,7 +396,7 @@ def test_generator_of_the_maximum_length_is_read_completely() -> None:
         return iter(range(10_000))
 
     result = use(numbers)
-    assert (len(result.value), result.notes) == (10_000, ())
+    assert (result.value, result.notes) == ([*range(10_000)], ())
 
 
 def test_generator_runs_within_the_timeout_of_its_tool() -> None:
@@ -504,6 +504,37 @@ def test_images_within_a_result_become_media_too() -> None:
     result = use(draw)
     assert result.value == {"name": "cat", "image": "image/png", "more": ["dog.png"]}
     assert [blob.media_type for blob in result.media] == ["image/png", "image/png"]
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"%PDF-1.7", "application/pdf"),
+        (b"RIFF\n\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\n\0\0\0WAVEfmt ", "audio/wav"),
+        (b"RIFF\n\0\0\0AVI LIST", None),
+        (b"plain", None),
+    ],
+)
+def test_media_are_recognised_by_their_first_bytes(data: bytes, media_type: str | None) -> None:
+    def load() -> Any:
+        return data
+
+    assert [blob.media_type for blob in use(load).media] == ([] if media_type is None else [media_type])
+
+
+def test_media_are_found_up_to_four_levels_deep() -> None:
+    def nested(levels: int) -> Any:
+        value: Any = Blob.of(PNG, "image/png")
+        for level in range(levels):
+            value = [value] if level % 2 else {"inner": value}
+        return value
+
+    assert len(use(nested, levels=4).media) == 1
+    assert not use(nested, levels=5).media
 
 
 def test_texts_media_and_resources_of_a_function_are_content_in_their_order() -> None:

@@ -92,6 +92,7 @@ def test_callback_of_a_schema_may_be_async_and_take_the_context() -> None:
             "failed to create tool t: invalid parameters",
         ),
         (b"{", None, "failed to create tool t: invalid parameters schema"),
+        (5, None, "failed to create tool t: invalid parameters schema"),
         (TAKES, {"type": "object", "required": 5}, "failed to create tool t: invalid response"),
         (TAKES, "[", "failed to create tool t: invalid response schema"),
     ],
@@ -150,12 +151,17 @@ def test_invalid_option_is_an_error_when_the_tool_is_created(options: dict[str, 
         tool(**options)(lambda_named_add())
 
 
-@pytest.mark.parametrize("name", ["", "half \ud800", "a\0b", "two\nlines"])
+@pytest.mark.parametrize("name", ["", "half \ud800", "a\0b", "two\nlines", 5])
 def test_name_must_be_printable_text(name: Any) -> None:
     with pytest.raises(ConfigError, match="name"):
         tool(name=name)(lambda_named_add())
     with pytest.raises(ConfigError, match="name"):
         tool_from_schema(name, "T.", TAKES, lambda arguments: arguments)
+
+
+def test_description_must_be_text() -> None:
+    with pytest.raises(ConfigError, match="the description of a tool must be a string, got 5"):
+        tool(description=5)(lambda_named_add())  # type: ignore[call-overload]
 
 
 def test_examples_must_be_a_list() -> None:
@@ -228,7 +234,7 @@ def test_tool_that_writes_cannot_be_read_only() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("account:{sauce}", "names 'sauce', but the parameters are: source"),
+        ("account:{sauce}", "name 'sauce', but the parameters are: source"),
         ("", "is not valid"),
         ("a{", "is not valid"),
         ("}", "is not valid"),

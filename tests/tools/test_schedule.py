@@ -153,6 +153,14 @@ def test_tool_or_source_that_raises_a_base_exception_has_a_result(
     asyncio.run(main())
 
 
+def test_result_of_a_source_that_raises_names_its_error() -> None:
+    async def broken(call: ToolCall) -> Any:
+        raise ValueError("no network")
+
+    (result,) = asyncio.run(run_calls(calls("any"), broken))
+    assert result.value == "any failed: ValueError: no network"
+
+
 @pytest.mark.parametrize("max_concurrency", [None, 2])
 def test_tool_that_cancels_its_own_task_does_not_affect_others(max_concurrency: int | None) -> None:
     async def cancel() -> None:

@@ -64,7 +64,7 @@ def test_calls_are_refused_while_too_many_abandoned_threads_run() -> None:
             with pytest.raises(Expired):
                 await threads.run(gate.wait, BOUND, timeout=0.01)
         for _ in range(20):
-            with pytest.raises(ToolError, match="not run: 3 earlier calls timed out or were cancelled and are still"):
+            with pytest.raises(ToolError, match=r"^3 earlier calls timed out or were cancelled and are still"):
                 await threads.run(gate.wait, BOUND, timeout=0.01)
         gate.set()
         while True:
@@ -338,7 +338,7 @@ print(asyncio.run(execute(add, call)).value)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
     first, second = ran.stdout.splitlines()
-    assert first.startswith("True not run: no thread could be started")
+    assert first.startswith("True add was not run: no thread could be started")
     assert (second, ran.stderr.startswith("no thread could be started")) == ("2", True)
 
 

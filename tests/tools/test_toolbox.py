@@ -85,5 +85,5 @@ def test_source_sees_tools_that_are_registered_later() -> None:
 
 
 def test_value_that_is_not_a_tool_cannot_be_registered() -> None:
-    with pytest.raises(ConfigError, match="5 cannot be called, so it cannot be a tool"):
+    with pytest.raises(ConfigError, match="5 is not a tool; expected a function"):
         Toolbox().register(5)  # type: ignore[arg-type]

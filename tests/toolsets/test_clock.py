@@ -89,12 +89,8 @@ def test_positive_offset_is_east_of_utc() -> None:
     assert time_in("Etc/GMT+2") == "2026-01-15T10:30:15-02:00"  # where the sign is the other way round
 
 
-def test_city_with_equivalent_zones_is_not_ambiguous() -> None:
-    assert ask(zone="Buenos Aires").value["zone"].endswith("/Buenos_Aires")
-
-
-def test_ambiguous_name_is_rejected_with_the_zones() -> None:
-    assert "'West' is ambiguous: Australia/West or Brazil/West?" in error(ask(zone="West"))
+def test_first_of_several_zones_of_a_city_is_used() -> None:
+    assert ask(zone="Buenos Aires").value["zone"] == "America/Argentina/Buenos_Aires"
 
 
 def test_similar_names_are_suggested_for_an_unknown_one() -> None:

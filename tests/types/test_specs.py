@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -151,3 +152,18 @@ def test_unknown_tool_is_reported_with_the_one_name_that_is_close(name: str, mes
 def test_only_the_best_of_several_close_names_is_suggested() -> None:
     tools = ["cloudgenie_delete_resource", "cloudgenie_create_resource", "cloudgenie_health_check"]
     assert "did you mean cloudgenie_health_check? The tools" in unknown_tool("cloudgenie_health", tools)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be a positive number, got 0"),
+        ({"temperature": math.nan}, "temperature must be a finite number, got nan"),
+        ({"frequency_penalty": -math.inf}, "frequency_penalty must be a finite number, got -inf"),
+    ],
+)
+def test_settings_that_no_service_accepts_are_an_error(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ModelSettings(**settings)
+    with pytest.raises(ConfigError, match=words):
+        ModelSettings.of(settings)

@@ -124,9 +124,3 @@ def comma_list(text: str) -> list[str]:
     if not names:
         raise argparse.ArgumentTypeError("pass names separated by commas")
     return names
-
-
-def positive_integer(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)

@@ -71,7 +71,7 @@ def logged_session(
         yield log, log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
 
 
-class Conversation:
+class LoggedConversation:
     """An agent, the messages so far, and the session of the log that they are part of."""
 
     def __init__(self, agent: Agent, runner: InterruptibleRunner, log: RunLog | None, session: str) -> None:
@@ -79,7 +79,7 @@ class Conversation:
         self.session = session
         self.history = History() if log is None else log.history(session)
         self.log = log
-        self._runner = runner
+        self.runner = runner
 
     def ask(self, prompt: str | list[Any], displays: Sequence[Display], **options: Any) -> None:
         """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
@@ -94,28 +94,22 @@ class Conversation:
                         display.show(event)
                     await entry.add(event)
 
-        def finish(*, is_cancelled: bool) -> None:
-            for display in displays:
-                display.close()
-                if is_cancelled:
-                    display.report_cancelled()
-
         def exit_at_once() -> None:
-            finish(is_cancelled=True)
             # In an event loop of its own: the one of the run may be blocked.
             asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
 
         error: BaseException | None = None
         try:
-            self._runner.run(watch(), on_exit=exit_at_once)
+            self.runner.run(watch(), on_exit=exit_at_once)
         except BaseException as raised:
             error = raised
             raise
         finally:
-            finish(is_cancelled=isinstance(error, KeyboardInterrupt))
+            for display in displays:
+                display.close()
             if len(stream.messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
                 self.history = stream.messages
-            self._runner.run(entry.end(error))
+            self.runner.run(entry.end(error))
 
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""
@@ -125,4 +119,4 @@ class Conversation:
         self.history = History()
 
     def close(self) -> None:
-        self._runner.run(self.agent.aclose())
+        self.runner.run(self.agent.aclose())

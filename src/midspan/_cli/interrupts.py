@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one cancels what runs, the second one exits at once."""
+"""Ctrl-C and SIGTERM: the first one cancels what runs, a second Ctrl-C exits at once."""
 
 import asyncio
 import os
@@ -13,19 +13,28 @@ from midspan._cli.text import print_line
 
 T = TypeVar("T")
 
+EXIT_CODE = 130
+"""Of an interrupted program, as in a shell."""
 _SHOW_CURSOR = "\x1b[?25h"
 _SECONDS_FOR_OTHER_TASKS = 1.0
 
 
 class InterruptibleRunner:
-    """An asyncio.Runner that runs one coroutine after another, cancels them at SIGTERM too, and always closes."""
+    """An asyncio.Runner that runs one coroutine after another and treats SIGTERM like Ctrl-C.
+
+    At its end it closes, unless it was interrupted or tasks ignore their cancellation.
+    """
+
+    is_terminated = False
+    """Whether a SIGTERM was received."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
+        self._task: asyncio.Task[Any] | None = None
 
     @property
     def has_abandoned_tasks(self) -> bool:
-        """Whether tools run that ignored their cancellation."""
+        """Whether tasks are still running."""
         return bool(asyncio.all_tasks(self._runner.get_loop()))
 
     def run(self, coroutine: Coroutine[Any, Any, T], on_exit: Callable[[], None] = lambda: None) -> T:
@@ -33,26 +42,43 @@ class InterruptibleRunner:
 
         If the program exits at once, only `on_exit` is called.
         """
-        sigterm_times: list[float] = []
-        main = _with_sigterm(coroutine, sigterm_times)
+        loop = self._runner.get_loop()
+        with suppress(NotImplementedError):  # Windows
+            # This makes any signal wake the event loop, whichever thread the system gives it to.
+            loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        main = self._as_task(coroutine)
         try:
             return self._runner.run(main)
         except asyncio.CancelledError:
-            if not sigterm_times:
+            if not self.is_terminated:
                 raise
-            raise KeyboardInterrupt(signal.SIGTERM) from None
-        except KeyboardInterrupt as interrupt:
-            if getcoroutinestate(main) != CORO_CLOSED:  # the second one
+            raise KeyboardInterrupt from None
+        except KeyboardInterrupt:
+            if getcoroutinestate(main) != CORO_CLOSED:  # a second Ctrl-C: the coroutine has not ended
                 with suppress(Exception):  # the user wants to exit
                     on_exit()
-                leave_interrupted(interrupt)
+                exit_now(EXIT_CODE)
             raise
+        finally:
+            with suppress(NotImplementedError):  # as above
+                loop.remove_signal_handler(signal.SIGTERM)
+
+    async def _as_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._task = asyncio.current_task()
+        return await coroutine
+
+    def _terminate(self) -> None:
+        if not self.is_terminated:  # the command `timeout` sends two signals: to the process, and to its group
+            self.is_terminated = True
+            if self._task is not None:  # not by SIGINT, which a shell ignores for programs in the background
+                self._task.cancel()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        # Runner.close waits for all tasks and threads without a limit: not after Ctrl-C, and not for abandoned tasks.
+        # Runner.close waits for all tasks and threads without a limit, so it is not called after Ctrl-C or while
+        # abandoned tasks run.
         if error_type is not None and issubclass(error_type, KeyboardInterrupt):
             return
         loop = self._runner.get_loop()
@@ -64,34 +90,7 @@ class InterruptibleRunner:
             self._runner.close()
 
 
-async def _with_sigterm(coroutine: Coroutine[Any, Any, T], times: list[float]) -> T:
-    """Await the coroutine; SIGTERM cancels it, and its time is noted."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-
-    def terminate() -> None:
-        times.append(loop.time())
-        if len(times) == 1:
-            task.cancel()
-        elif times[-1] - times[0] > 1.0:  # `timeout` sends two at once: to the process, and to the process group
-            raise KeyboardInterrupt(signal.SIGTERM)
-
-    with suppress(NotImplementedError):  # Windows
-        # With this, SIGINT wakes the event loop too, even if it arrives just before the loop starts to wait.
-        loop.add_signal_handler(signal.SIGTERM, terminate)
-    try:
-        return await coroutine
-    finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGTERM)
-
-
-def leave_interrupted(interrupt: KeyboardInterrupt) -> NoReturn:
-    """Exit now with 128 + the number of the signal, as in a shell."""
-    leave(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT))
-
-
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Exit now, without waiting for threads in which tools still run."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, RuntimeError):  # closed, or interrupted in the middle of a write

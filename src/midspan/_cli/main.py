@@ -21,12 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print_line(f"cannot write the output: {error.strerror or error}")
         code = 1
-    except KeyboardInterrupt as interrupt:
-        from midspan._cli.interrupts import leave_interrupted
+    except KeyboardInterrupt:
+        from midspan._cli.interrupts import EXIT_CODE, exit_now
         from midspan._cli.text import print_line
 
         print_line("cancelled")
-        leave_interrupted(interrupt)
+        exit_now(EXIT_CODE)
     _discard_unwritable_output()
     return code
 
@@ -49,7 +49,7 @@ def _dispatch(argv: list[str]) -> int:
 def _run(name: str, argv: list[str]) -> int:
     from midspan._cli.arguments import command_parser, load_command
     from midspan._cli.commands.keys import load_keys
-    from midspan._cli.text import configure_logging, error_fields, exit_code, print_error, print_line, write_json
+    from midspan._cli.text import configure_logging, error_fields, exit_code, print_error, write_json
 
     try:
         options = command_parser(name).parse_intermixed_args(argv)
@@ -61,12 +61,9 @@ def _run(name: str, argv: list[str]) -> int:
             load_keys()
         code: int = load_command(name).run(options)
         return code
-    except SystemExit as end:
-        print_line(f"a tool ended the program with SystemExit({end.code!r})")
-        return end.code if isinstance(end.code, int) and end.code else 1
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - users get a sentence, whatever the error is
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - users get a sentence, whatever the error is
         print_error(error, verbose=bool(options.verbose))
         if getattr(options, "json", False) and name != "ask":  # which prints more than the error
             write_json({"error": error_fields(error)})

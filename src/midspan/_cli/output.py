@@ -1,26 +1,24 @@
 """What a user sees of a run: the answer on stdout, the progress on stderr."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 from midspan._cli.text import (
-    WordWrapper,
     escape_line,
     escape_lines,
     format_call,
     format_value,
-    print_line,
     shorten,
     terminal_columns,
     wrap_line,
     write,
 )
 from midspan._types import events
-from midspan._types.parts import ToolCall
-from midspan._types.run_state import CALL_CANCELLED
 from midspan._types.texts import count_noun
 
 if TYPE_CHECKING:
@@ -40,9 +38,6 @@ class Display:
     def close(self) -> None:
         """Leave the terminal ready for other output, also if the run has not ended. By default do nothing."""
 
-    def report_cancelled(self) -> None:
-        """Show what a cancelled run has left open. By default do nothing."""
-
 
 @contextmanager
 def stdout_for_answers() -> Iterator[TextIO]:
@@ -61,12 +56,13 @@ def stdout_for_answers() -> Iterator[TextIO]:
         os.close(saved)
 
 
-class Answer(Display):
+class AnswerDisplay(Display):
     """Prints the answer: on a terminal while it arrives, otherwise at the end of the run."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._wrapper = WordWrapper(terminal_columns()) if out.isatty() else None
+        is_wrapped = out.isatty() and find_spec("rich") is not None
+        self._wrapper = WordWrapper(terminal_columns()) if is_wrapped else None
         self._text = ""
         """What was printed in this turn."""
 
@@ -74,7 +70,7 @@ class Answer(Display):
         match event:
             case events.TurnStart():
                 self._text = ""
-            case events.TextDelta(text=text) if self._wrapper is not None:
+            case events.TextDelta(text=text) if self._out.isatty():
                 self._print(text)
             case events.TurnEnd():
                 self.close()
@@ -84,7 +80,9 @@ class Answer(Display):
 
     def _print(self, text: str) -> None:
         self._text += text
-        write(self._out, text if self._wrapper is None else self._wrapper.feed(escape_lines(text)))
+        if self._out.isatty():
+            text = escape_lines(text)
+        write(self._out, text if self._wrapper is None else self._wrapper.feed(text))
 
     def close(self) -> None:
         if self._text and not self._text.endswith("\n"):
@@ -93,7 +91,38 @@ class Answer(Display):
             write(self._out, self._wrapper.flush())
 
 
-class Progress(Display):
+class WordWrapper:
+    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
+
+    def __init__(self, columns: int) -> None:
+        from rich.cells import cell_len  # loaded for terminals only
+
+        self._width = cell_len
+        self._columns = columns
+        self._column = 0
+        self._word = ""
+
+    def feed(self, text: str) -> str:
+        """Add text, and return what can be shown now."""
+        *words, self._word = re.split(r"(?=\s)", self._word + text)
+        shown = "".join(map(self._place, words))
+        # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
+        return shown + self.flush() if self._width(self._word) > self._columns else shown
+
+    def flush(self) -> str:
+        """Return the word that was held back."""
+        word, self._word = self._word, ""
+        return self._place(word)
+
+    def _place(self, word: str) -> str:
+        """Return a word with the white space before it, or on a new line if the current one has no room for it."""
+        if word[:1].isspace() and self._column + self._width(word) > self._columns:
+            word = f"\n{word[1:]}"
+        self._column = self._width(word[1:]) if word.startswith("\n") else self._column + self._width(word)
+        return word
+
+
+class ProgressDisplay(Display):
     """Prints a line when a call starts and one when it ends; on a terminal with rich in color, with a spinner."""
 
     def __init__(self, *, verbose: int = 0, out: TextIO | None = None) -> None:
@@ -101,8 +130,6 @@ class Progress(Display):
         self._max_chars = 20_000 if verbose else 400
         self._out = out
         self._spinner = _new_spinner() if out is None else None
-        self._writing: dict[int, ToolCall] = {}
-        """The calls that may change something and have not ended, by their position in the turn."""
 
     def show(self, event: events.RunEvent) -> None:
         match event:
@@ -110,16 +137,13 @@ class Progress(Display):
                 self._spin("thinking")
             case events.TextDelta() | events.TurnEnd():
                 self.close()
-            case events.ToolStart(call=call, index=index, may_write=may_write):
+            case events.ToolStart(call=call):
                 self._print(f"→ {format_call(call.name, call.arguments, self._max_chars)}", "bold")
                 self._spin("running tools")
-                if may_write:
-                    self._writing[index] = call
             case events.ToolProgress(fraction=fraction, message=message):
                 self._spin(f"running tools {'' if fraction is None else f'{fraction:.0%} '}{message}")
-            case events.ToolEnd(index=index):
+            case events.ToolEnd():
                 self._print_result(event)
-                self._writing.pop(index, None)
             case events.TurnRetry(reason=reason):
                 self._print(f"asking the model again: {shorten(reason, self._max_chars)}", "yellow")
             case events.RequestRetry():
@@ -130,10 +154,6 @@ class Progress(Display):
                 self.close()
                 if self._verbose:
                     self._print(f"{count_noun(turns, 'turn')}, {usage.total:,} tokens, {run_id}", "dim")
-
-    def report_cancelled(self) -> None:
-        for call in self._writing.values():
-            print_line(f"{format_call(call.name, call.arguments, 400)} {CALL_CANCELLED}")
 
     def _print_result(self, event: events.ToolEnd) -> None:
         result, seconds = event.result, event.duration_seconds

@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from midspan._types.parts import Blob, Text
 from midspan.errors import ConfigError
@@ -41,7 +41,8 @@ def _attachment(name: str) -> Text | Blob:
         raise ConfigError(f"{name!r} is not a file")
     from mimetypes import guess_type  # slow to import
 
-    return _part(path.read_bytes(), guess_type(path.name)[0], path.name)
+    with path.open("rb") as file:
+        return _part(_read(file, name), guess_type(path.name)[0], path.name)
 
 
 def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
@@ -70,11 +71,14 @@ def _read_stdin() -> bytes:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):
         return b""
-    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
-        return b""
-    data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    is_piped = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    return _read(sys.stdin.buffer, "stdin") if is_piped else b""
+
+
+def _read(stream: BinaryIO, name: str) -> bytes:
+    data = stream.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise ConfigError(f"stdin has more than {_MAX_BYTES:,} bytes, too much for any model")
+        raise ConfigError(f"{name} has more than {_MAX_BYTES:,} bytes, too much for any model")
     return data
 
 

@@ -2,8 +2,8 @@
 
 import json
 import logging
-import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -82,6 +82,14 @@ def write_json(value: Any) -> None:
     sys.stdout.write(json_document(value))
 
 
+def write_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print the result of a command on stdout: a JSON document, or lines."""
+    if as_json:
+        write_json(document)
+    else:
+        sys.stdout.write("".join(wrap_line(line, sys.stdout, indent="    ") for line in lines))
+
+
 def exit_code(error: BaseException) -> int:
     match error:
         case CredentialsError() | AuthenticationError():
@@ -90,6 +98,8 @@ def exit_code(error: BaseException) -> int:
             return 124  # as of the command `timeout`
         case ConfigError() | CodecError() | FileNotFoundError():
             return 2  # as of argparse
+        case SystemExit(code=int(code)) if code:
+            return code
     return 1
 
 
@@ -98,6 +108,8 @@ def describe_error(error: BaseException) -> str:
     match error:
         case KeyboardInterrupt():
             return "cancelled"
+        case SystemExit(code=code):
+            return f"a tool ended the program with SystemExit({code!r})"
         case CredentialsError(shell_message=str(message)):
             return " ".join(message.split())
         case MidspanError():
@@ -159,40 +171,3 @@ def configure_logging(verbose: int, command: str) -> None:
     if command != "serve":  # the other commands show in their own form that a source is unavailable
         handler.addFilter(lambda record: not hasattr(record, "unavailable"))
     _log.addHandler(handler)
-
-
-class WordWrapper:
-    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
-
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-        self._column = 0
-        self._word = ""
-
-    def feed(self, text: str) -> str:
-        """Add text, and return what can be shown now."""
-        *words, self._word = re.split(r"(?=\s)", self._word + text)
-        shown = "".join(map(self._place, words))
-        # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
-        return shown + self.flush() if _width(self._word) > self._columns else shown
-
-    def flush(self) -> str:
-        """Return the word that was held back."""
-        word, self._word = self._word, ""
-        return self._place(word)
-
-    def _place(self, word: str) -> str:
-        """Return a word with the white space before it, or on a new line if the current one has no room for it."""
-        if word[:1].isspace() and self._column + _width(word) > self._columns:
-            word = f"\n{word[1:]}"
-        self._column = _width(word[1:]) if word.startswith("\n") else self._column + _width(word)
-        return word
-
-
-def _width(text: str) -> int:
-    """Return how many columns a terminal needs for a text."""
-    if text.isascii():
-        return len(text)
-    import unicodedata  # loaded with the first text that is not ASCII
-
-    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)

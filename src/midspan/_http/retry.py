@@ -6,7 +6,6 @@ A stream may be retried only until its first part has reached the caller.
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -14,25 +13,14 @@ from midspan._types.texts import count_noun
 from midspan.errors import ConfigError, ProviderError
 
 
-class Clock(Protocol):
-    """Time, sleeping and random numbers."""
-
-    def monotonic(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-    def random(self) -> float:
-        """Return a number in [0, 1)."""
-        ...
-
-
-class SystemClock:
-    """The time and randomness of the system."""
+class Clock:
+    """Time, sleeping and random numbers of the system; tests replace them."""
 
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)
 
     def random(self) -> float:
+        """Return a number in [0, 1)."""
         from random import random  # slow to import, and rarely needed
 
         return random()  # noqa: S311 - jitter, not security
@@ -53,55 +41,49 @@ class RetryPolicy(Struct, frozen=True):
             raise ConfigError(f"max_attempts must be an integer of at least 1, got {self.max_attempts!r}")
 
 
-class RetryState:
+class RetryState(Struct):
     """The attempts of one request."""
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        clock: Clock,
-        started_at: float | None = None,
-        on_retry: Callable[[int, float, ProviderError], None] | None = None,
-    ) -> None:
-        """`started_at` is when the first attempt started; by default now. `on_retry` is called before each wait."""
-        self._on_retry = on_retry
-        self._policy = policy
-        self._clock = clock
-        self._started_at = clock.monotonic() if started_at is None else started_at
-        self._failed_attempts = 0
-        self._last_error: ProviderError | None = None
+    policy: RetryPolicy
+    clock: Clock
+    started_at: float
+    """When the first attempt started."""
+    on_retry: Callable[[int, float, ProviderError], None] | None = None
+    """Called before each wait."""
+    failed_attempts: int = 0
+    last_error: ProviderError | None = None
 
     async def wait_or_raise(self, error: ProviderError) -> None:
         """Wait until the next attempt after this error, or raise the error if there is none."""
-        self._failed_attempts += 1
+        self.failed_attempts += 1
         delay = self._delay_after(error)
-        is_late = self._clock.monotonic() + delay - self._started_at > self._policy.max_seconds
-        if is_late or self._failed_attempts >= self._policy.max_attempts or not error.retryable:
-            if self._failed_attempts > 1 or error.retryable:
-                attempts = count_noun(self._failed_attempts, "attempt")
+        is_late = self.clock.monotonic() + delay - self.started_at > self.policy.max_seconds
+        if is_late or self.failed_attempts >= self.policy.max_attempts or not error.retryable:
+            if self.failed_attempts > 1 or error.retryable:
+                attempts = count_noun(self.failed_attempts, "attempt")
                 later = f"; the next one would have been in {delay:.1f} s" if error.retryable else ""
                 error.add_note(f"failed after {attempts}{later}")
             raise error
         # Without its traceback, whose frames refer to this object and so to the error itself.
-        self._last_error = error.with_traceback(None)
-        if self._on_retry is not None:
-            self._on_retry(self._failed_attempts, delay, error)
+        self.last_error = error.with_traceback(None)
+        if self.on_retry is not None:
+            self.on_retry(self.failed_attempts, delay, error)
         try:
-            await self._clock.sleep(delay)
+            await self.clock.sleep(delay)
         except asyncio.CancelledError as cancelled:
             self.set_cause(cancelled)
             raise
 
     def set_cause(self, cancelled: asyncio.CancelledError) -> None:
         """Make the last error the cause of a cancellation, so that the caller learns what used up the time."""
-        if self._last_error is not None and cancelled.__cause__ is None:
-            cancelled.__cause__ = self._last_error
+        if self.last_error is not None and cancelled.__cause__ is None:
+            cancelled.__cause__ = self.last_error
 
     def _delay_after(self, error: ProviderError) -> float:
         """Return the delay the server asked for plus some jitter, or a random part of the exponential backoff."""
-        policy, jitter = self._policy, self._clock.random()
+        policy, jitter = self.policy, self.clock.random()
         if error.retry_delay_seconds is not None:
             return error.retry_delay_seconds + jitter * policy.base_delay_seconds
-        doublings = min(self._failed_attempts - 1, 60)  # more would not fit into a float
+        doublings = min(self.failed_attempts - 1, 60)  # more would not fit into a float
         backoff: float = policy.base_delay_seconds * 2**doublings
         return jitter * min(policy.max_delay_seconds, backoff)

@@ -7,7 +7,6 @@ misses nothing, and a run can still be read after its end.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from time import monotonic
 from typing import Any, Literal
 
 from midspan._loop.agent import Agent, new_run_id
@@ -30,8 +29,6 @@ MAX_RUNS = 1_000
 MAX_BYTES = 64_000_000
 """How many ended runs are kept, and the bytes of their events. Runs that have subscribers are kept in any case."""
 _PAGE_EVENTS = 256
-_POLL_SECONDS = 0.05
-"""How often a subscriber looks for events of another process, which journals do not announce."""
 _KILLED = "the process of the run ended before the run did"
 
 
@@ -40,6 +37,8 @@ class BackgroundRuns(ClosedOnExit):
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
+        if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
+            raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent
         self._memory = MemoryJournal()  # empty if there is another journal
         self.journal: Journal = self._memory if journal is None else journal
@@ -80,29 +79,24 @@ class BackgroundRuns(ClosedOnExit):
         if agent is None:
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
-        run = self._running[id] = BackgroundRun(id, stream, self.journal, owner, session)
-        run.outcome.add_done_callback(lambda _: self._retire(run))
+        self._running[id] = BackgroundRun(id, stream, self.journal, self._retire, owner=owner, session=session)
         return id
 
     async def subscribe(
-        self, run_id: str, *, from_event: int = 0, view: View = "all", silence_timeout: float | None = 60.0
+        self, run_id: str, *, from_event: int = 0, view: View = "all"
     ) -> AsyncGenerator[tuple[int, Any], None]:
         """Yield the events of a run with their numbers: the stored ones from `from_event` on, then new ones.
 
         `view="final"` gives the text of the final answer as TextDelta events, or raises the error of the run. A
         TurnRetry among them says that the text starts anew (see `docs/agent.md`). If the journal failed, JournalError
-        is raised after the stored events.
-
-        A run of another process may be running there, or that process may have been killed; the journal cannot tell.
-        RunError is raised if no event comes for `silence_timeout` seconds. 0 gives only what is stored, and None waits
-        without limit.
+        is raised after the stored events. RunError is raised after the stored events of an unfinished run that does not
+        run in this process.
         """
         if view not in ("all", "final"):
             raise ConfigError(f"unknown view {view!r}; known views: all, final")
         if from_event < 0:
             raise ConfigError(f"events are numbered from 0, got {from_event}")
-        run, number = self._find(run_id), from_event if view == "all" else 0
-        events = self._polled_events(run_id, number, silence_timeout) if run is None else self._own_events(run, number)
+        events = self._events(run_id, from_event if view == "all" else 0)
         viewed: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
         async with aclosing(viewed):
             async for number, event in viewed:
@@ -132,10 +126,10 @@ class BackgroundRuns(ClosedOnExit):
         return await run.result()
 
     async def cancel(self, run_id: str, message: str | None = None) -> bool:
-        """Cancel a run, and wait until it has ended and is stored. Returns whether it was still running.
+        """Cancel a run, and wait until its end is stored or its journal has failed. `message` is stored as the reason.
 
-        `message` is stored as the reason. Raises RunError if the run was interrupted, because its calls may have had
-        effects that are not stored.
+        Returns whether the run was still running. Raises RunError if the run was interrupted, because its calls may
+        have had effects that are not stored.
         """
         run = self._running.get(run_id)
         if run is None:
@@ -169,60 +163,45 @@ class BackgroundRuns(ClosedOnExit):
         self._closed = True
         await close_all([run.cancel(message) for run in tuple(self._running.values())])
 
-    async def _own_events(self, run: BackgroundRun, number: int) -> NumberedEvents:
-        """Read the events of a run of this process from the journal, page by page, and keep the run meanwhile.
-
-        It is read only as far as it has stored its events: another run may have used its id.
-        """
-        subscriber = object()
-        run.subscribers.add(subscriber)
+    async def _events(self, run_id: str, number: int) -> NumberedEvents:
+        """Read the events of a run from the journal, page by page. A run of this process is kept meanwhile."""
+        run = self._find(run_id)
+        is_unfinished = False
+        if run is None:
+            is_unfinished = (await self.journal.get(run_id)).summary.state == "running"
+        else:
+            run.subscribers += 1
         try:
-            while await run.wait_stored(number):
-                for stored_number, document in await self.journal.read(run.id, number, _PAGE_EVENTS):
+            while run is None or await run.wait_stored(number):
+                page = await self.journal.read(run_id, number, _PAGE_EVENTS)
+                if not page:
+                    break
+                for stored_number, document in page:
                     yield stored_number, from_json(document, "event")
-                    number = stored_number + 1
+                number += len(page)
                 await asyncio.sleep(0)  # other tasks run while a long run is read
         finally:
-            run.subscribers.discard(subscriber)
-
-    async def _polled_events(self, run_id: str, number: int, silence_timeout: float | None) -> NumberedEvents:
-        """Read the events of any other run; the journal is polled while it is running."""
-        silent_since, cursor = monotonic(), (await self.journal.get(run_id)).cursor
-        while True:
-            page = await self.journal.read(run_id, number, _PAGE_EVENTS)
-            info = await self.journal.get(run_id)
-            if info.cursor != cursor:  # the run was deleted, and another one has its id
-                raise UnknownRunError(run_id)
-            for stored_number, document in page:
-                yield stored_number, from_json(document, "event")
-                number, silent_since = stored_number + 1, monotonic()
-            if info.length > number:
-                await asyncio.sleep(0)  # as above
-            elif info.summary.state != "running":
-                return
-            elif silence_timeout is not None and monotonic() - silent_since >= silence_timeout:
-                raise RunError(
-                    f"run {run_id!r} does not run in this process, and had no event for {silence_timeout} seconds; its "
-                    "process may have been killed. Wait longer with silence_timeout"
-                )
-            else:
-                await asyncio.sleep(_POLL_SECONDS)
+            if run is not None:
+                run.subscribers -= 1
+        if is_unfinished:
+            raise RunError(f"run {run_id!r} does not run in this process, and has not ended; was its process killed?")
 
     def _find(self, run_id: str) -> BackgroundRun | None:
         """Return a run that this process runs, or one of the last that ended in it."""
         return self._running.get(run_id) or self._ended.get(run_id)
 
     def _retire(self, run: BackgroundRun) -> None:
+        """Keep a run that has ended, and forget the oldest if there are too many."""
         del self._running[run.id]
-        if isinstance(run.failure, RunExistsError):
-            self._refused[run.id] = run.failure
+        if isinstance(run.journal_error, RunExistsError):  # the id means the stored run
+            self._refused[run.id] = run.journal_error
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size
-        while len(self._ended) > MAX_RUNS or self._ended_bytes > MAX_BYTES:
-            oldest = next((ended for ended in self._ended.values() if not ended.subscribers and ended is not run), None)
-            if oldest is None:
+        for ended in [*self._ended.values()]:
+            if len(self._ended) <= MAX_RUNS and self._ended_bytes <= MAX_BYTES:
                 return
-            del self._ended[oldest.id]
-            self._ended_bytes -= oldest.size
-            self._memory.drop(oldest.id)
+            if not ended.subscribers and ended is not run:
+                del self._ended[ended.id]
+                self._ended_bytes -= ended.size
+                self._memory.drop(ended.id)

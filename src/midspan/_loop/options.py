@@ -143,11 +143,10 @@ def convert_option(name: str, value: Any) -> Any:
     match name:
         case "system" if value is not None:
             check_text(value, "system")
-        case "limits" | "settings":
-            option_type: Any = Limits if name == "limits" else ModelSettings
-            if value is not None and not isinstance(value, option_type | Mapping):
-                raise ConfigError(f"{name} must be {option_type.__name__} or a dict, got {value!r:.80}")
-            return option_type.of(value)
+        case "limits":
+            return Limits.of(value)
+        case "settings":
+            return ModelSettings.of(value)
         case "output":
             return output_type(value)
         case "tool_choice" if value is not None:
@@ -157,6 +156,11 @@ def convert_option(name: str, value: Any) -> Any:
 
             if not is_async(value):
                 raise ConfigError(f"on_question must be an async function, got {value!r:.80}")
+        case "telemetry" if value is not None:
+            from midspan._loop.telemetry import Telemetry  # as above
+
+            if not isinstance(value, Telemetry):
+                raise ConfigError(f"telemetry must be a Telemetry, got {value!r:.80}")
         case _ if name not in KNOWN_OPTIONS:
             raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
     return value

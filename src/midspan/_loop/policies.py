@@ -1,7 +1,7 @@
 """Policies: the rules of a run, and how their decisions are merged.
 
-Each rule is a policy, and the limits are asked last. What they remember is derived from the RunState, so a run that is
-restored from its events continues under the same rules.
+Rules are policies; the limits (`LimitTracker`) are asked after them. Policies keep no state that the RunState does not
+determine; `LimitTracker` also has the clock and the calls made by tools.
 """
 
 from collections import Counter
@@ -26,14 +26,9 @@ LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking 
 class RequestChanges(Struct, frozen=True, gc=False):
     """What the limits change about the next request."""
 
-    answer_only: bool = False
-    """The model may only answer. The tools stay declared, because the history refers to them."""
     limit: str | None = None
-    """The limit that was reached, if that is why the model may only answer."""
+    """The limit that was reached. The model may only answer; the tools stay declared for the history."""
     budget: Budget = Budget()
-
-
-NO_CHANGES = RequestChanges()
 
 
 class Retry(Struct, frozen=True, gc=False):
@@ -112,10 +107,8 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
             if refused:
                 refusals |= refused
                 allowed = [item for item in allowed if item[0] not in refused]
-        if refusals and not allowed and not is_late:
+        if not allowed and not is_late:
             _check_progress(state, refusals.values())
-    if limits.is_unlimited and not refusals and state.limit is None:
-        return Decision(unanswered, refusals, retry, NO_CHANGES)
     if calls or retry is not None or is_late:
         refusals |= limits.check(state, allowed)
     if limits.ended_with_message:
@@ -125,16 +118,17 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
 
 def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
     """Raise NoAnswerError if, for too many turns in a row, the model only makes calls that are refused."""
-    turns, notes = state.refused_turns, {refusal.note for refusal in refusals}
-    if notes == {UNREADABLE} and turns >= MAX_FAILED_TURNS:
-        what = "calls that are not allowed or whose arguments cannot be read"
-        raise NoAnswerError(f"the model only made {what}, {turns + 1} times in a row")
     choice = _last_tool_choice(state)
-    # A model that has to call a certain tool gets more chances than one that only has to answer.
-    if turns >= (1 if choice is not None and choice.mode == "none" else 1 + MAX_FAILED_TURNS):
-        is_looping = state.limit == "max_repeats"
-        what = "repeats the same calls forever" if is_looping else "only makes calls that it may not make"
-        raise NoAnswerError(f"the model {what}, and gives no answer")
+    max_turns = 1 + MAX_FAILED_TURNS
+    if {refusal.note for refusal in refusals} == {UNREADABLE}:
+        max_turns = MAX_FAILED_TURNS
+    elif choice is not None and choice.mode == "none":  # a model that only has to answer gets fewer chances
+        max_turns = 1
+    if state.refused_turns >= max_turns:
+        times, last = state.refused_turns + 1, next(iter(refusals))
+        raise NoAnswerError(
+            f"the model only made calls that were refused, {times} times in a row; the last call {last.message}"
+        )
 
 
 _NO_CALLS = Refusal("is not available now. Answer with the information you have.", FORBIDDEN)
@@ -160,7 +154,7 @@ class ToolChoicePolicy(Policy):
 
 def _last_tool_choice(state: RunState) -> ToolChoice | None:
     """Return the tool choice of the last request. Without declared tools it has none, also if it asks for an answer."""
-    return ToolChoice("none") if state.tool_choice is None and state.tools_withdrawn else state.tool_choice
+    return ToolChoice("none") if state.tool_choice is None and state.calls_forbidden else state.tool_choice
 
 
 def _forbidden(choice: ToolChoice, calls: Calls) -> Refusals:
@@ -195,7 +189,7 @@ class ResponsePolicy(Policy):
         if state.calls:
             return None
         # A model that was asked for its answer may answer in text.
-        calls_only = self._calls_only and not state.tools_withdrawn
+        calls_only = self._calls_only and not state.calls_forbidden
         has_text = not has_no_answer(response.message)
         if reason is FinishReason.END and has_text and not calls_only:
             return None
@@ -286,8 +280,6 @@ class LimitTracker:
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
-        counts_requests = limits.max_turns is not None or limits.max_tokens is not None
-        self.is_unlimited = self.deadline is None and not self._counts_calls and not counts_requests
 
     def request(self, state: RunState, refusals: Refusals | None = None) -> RequestChanges:
         """Return the budget of the next request. After a limit, the model is only asked for its answer."""
@@ -297,9 +289,7 @@ class LimitTracker:
         if limit is None and (error := self._request_limit(state)) is not None:
             limit = error.limit
         if limit is not None:
-            return RequestChanges(answer_only=True, limit=limit)
-        if self.is_unlimited:
-            return NO_CHANGES
+            return RequestChanges(limit)
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
         return RequestChanges(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
@@ -333,7 +323,7 @@ class LimitTracker:
     def _stop_at(self, limit: LimitReachedError, state: RunState) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.on_limit
-        was_asked = state.limit is not None and state.tools_withdrawn
+        was_asked = state.limit is not None and state.calls_forbidden
         if on_limit == "error" or (on_limit == "answer" and was_asked):
             raise self._first_error or limit
         self._first_error = limit
@@ -344,7 +334,7 @@ class LimitTracker:
         """Return the name of the limit that the run reached, for its end."""
         if self._first_error is not None:
             return self._first_error.limit
-        return state.limit if state.tools_withdrawn else None
+        return state.limit if state.calls_forbidden else None
 
     def refuse_nested(self, state: RunState, call: ToolCall) -> Refusal | None:
         """Return why a call that a tool makes is over a limit; the calls that run now count too."""

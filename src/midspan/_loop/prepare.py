@@ -103,12 +103,14 @@ class PendingRun:
             error = time_limit_error(limits) if isinstance(raised, Expired) else raised
             error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history  # calls at the end were not run
             raise error from error.__cause__
-        run_class: type[Run] = Run
-        if self.config.telemetry is not None:
-            from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
+        tracker = prepared.track(limits, started)
+        if self.config.telemetry is None:
+            return Run(self, prepared, tracker, listener)
+        from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
 
-            run_class = TracedRun
-        return run_class(self, prepared, prepared.track(limits, started), listener)
+        run = TracedRun(self, prepared, tracker, listener)
+        run.telemetry = self.config.telemetry
+        return run
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:

@@ -111,7 +111,7 @@ class RunStream(ClosedOnExit, Generic[Output]):
         self.model = pending.config.provider.model
         """The name of the model."""
         self._pending = pending
-        self._queue = EventQueue(pending, streams=deltas)
+        self._queue = EventQueue(pending, deltas=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -182,9 +182,11 @@ class RunStream(ClosedOnExit, Generic[Output]):
             return
         if task.get_loop() is not asyncio.get_running_loop():
             raise ConfigError("the events of this run are read in another event loop; close it there")
-        self._queue.is_closed = True
-        task.cancel()
+        if not self._queue.is_closed:  # a second cancellation would abandon a tool that is still cleaning up
+            self._queue.is_closed = True
+            task.cancel()
         await asyncio.wait([task])
+        self._queue.put(None)  # a run that was cancelled before its first step has put nothing
         if isinstance(self._queue.error, KeyboardInterrupt | SystemExit):
             raise self._queue.error
 
@@ -213,8 +215,8 @@ _MAX_READ_AHEAD = 64
 class EventQueue:
     """Passes the events of a run from its task to the reader."""
 
-    def __init__(self, pending: "PendingRun", *, streams: bool) -> None:
-        self.streams = streams
+    def __init__(self, pending: "PendingRun", *, deltas: bool) -> None:
+        self.deltas = deltas
         """Whether responses are passed on while they arrive; otherwise each is requested as a whole."""
         self._pending = pending
         self.run: Run | None = None
@@ -226,7 +228,7 @@ class EventQueue:
         self._thread: int
         self.events: deque[RunEvent | None] = deque()
         """The events that were not read yet; None after the last one."""
-        self._reader: asyncio.Future[None] | None = None
+        self._reader_waiter: asyncio.Future[None] | None = None
         self._run_waiter: asyncio.Future[None] | None = None
 
     async def execute(self) -> None:
@@ -241,19 +243,19 @@ class EventQueue:
                 raise
         finally:
             if not self._loop.is_closed():  # else this coroutine is being garbage-collected, and nobody reads
-                self._put(None)
+                self.put(None)
 
     async def emit(self, event: RunEvent) -> None:
         """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
         if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
             raise asyncio.CancelledError
-        self._put(event)
+        self.put(event)
         if type(event) not in _READ_AHEAD or len(self.events) >= _MAX_READ_AHEAD:
             await self.wait_for_reader()
 
     async def wait_for_reader(self) -> None:
         """Wait until the reader has taken all events and asks for another: then the run is not ahead of it."""
-        has_asked = not self.events and self._reader is not None and not self._reader.done()
+        has_asked = not self.events and self._reader_waiter is not None and not self._reader_waiter.done()
         if has_asked or self.is_closed:
             return
         self._run_waiter = self._loop.create_future()
@@ -263,13 +265,13 @@ class EventQueue:
         """Let the run continue, and return a future for its next event."""
         if self._run_waiter is not None and not self._run_waiter.done():
             self._run_waiter.set_result(None)
-        self._reader = asyncio.get_running_loop().create_future()
-        return self._reader
+        self._reader_waiter = asyncio.get_running_loop().create_future()
+        return self._reader_waiter
 
-    def _put(self, event: RunEvent | None) -> None:
+    def put(self, event: RunEvent | None) -> None:
         self.events.append(event)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if self._reader_waiter is not None and not self._reader_waiter.done():
+            self._reader_waiter.set_result(None)
 
     def report(self, event: RunEvent) -> None:
         """Pass on an event from any thread, such as the progress of a tool, while the run continues."""
@@ -280,14 +282,17 @@ class EventQueue:
             self._loop.call_soon_threadsafe(self._put_report, event)
 
     def _put_report(self, event: RunEvent) -> None:
-        """Add an event of a tool, which cannot wait for the reader. Progress that nobody has read yet is replaced."""
+        """Add an event of a tool, which cannot wait for the reader.
+
+        If 64 events are unread, progress replaces the last unread progress of the same call.
+        """
         if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
             for position in reversed(range(len(self.events))):
                 unread = self.events[position]
                 if isinstance(unread, ToolProgress) and unread.index == event.index:
                     self.events[position] = event
                     return
-        self._put(event)
+        self.put(event)
 
 
 async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
@@ -352,7 +357,10 @@ def _last_text(
 
 
 def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:
-    """Return the exception for a stored error, of the same class if it is one of ours."""
+    """Return the exception for a stored error.
+
+    It has the same class if that is a RunError, ConfigError or ProviderError; else it is a RunError that names it.
+    """
     error_class = getattr(errors, info.kind, None)
     error: MidspanError
     if error_class is LimitReachedError:

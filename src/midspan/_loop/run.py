@@ -1,7 +1,8 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
 Each event of a run turns its immutable state into the next one, and is passed to the listener if somebody reads the
-run. The rules of a run are policies. This module does not know how a model is reached or a tool is executed.
+run. A call is forced until one was run; all other rules are policies. This module does not know how a model is reached
+or a tool is executed.
 """
 
 import logging
@@ -114,7 +115,7 @@ class Run:
         if listener is not None:
             await listener.emit(start)
         response: ModelResponse | None
-        if listener is not None and listener.streams:
+        if listener is not None and listener.deltas:
             turn = TurnStream(self.prepared.provider, request, start.turn, limits, listener)
             response = await turn.read(can_retry=not self.state.retries_exhausted)
         else:
@@ -143,13 +144,13 @@ class Run:
         """Return the next request. A call is forced until one was run, unless the model may only answer."""
         prepared, changes, state = self.prepared, self._request_changes, self.state
         config = prepared.config
-        if changes.answer_only:
+        if changes.limit is not None:
             config = prepared.answer_config
         elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
             config = prepared.forced_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
+        start = TurnStart(state.turn + 1, is_answer, choice, changes.limit is not None, changes.limit)
         on_retry = None if self.listener is None else self.calls.report_retry
         return start, ModelRequest(config, state.history, changes.budget, on_retry)
 

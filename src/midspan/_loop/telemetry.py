@@ -25,8 +25,6 @@ from midspan.tools.wrap import WrapperSource
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
-    from midspan._loop.prepare import PendingRun
-
 _PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
 """The names of services in the conventions. Other services have their own name in lower case."""
 
@@ -85,13 +83,10 @@ class Telemetry:
 class TracedRun(Run):
     """A run that records its spans."""
 
-    def __init__(self, pending: "PendingRun", *arguments: Any) -> None:
-        super().__init__(pending, *arguments)
-        assert pending.config.telemetry is not None, "other runs are not traced"
-        self._telemetry = pending.config.telemetry
+    telemetry: Telemetry
 
     async def execute(self) -> None:
-        telemetry, prepared, history = self._telemetry, self.prepared, self.state.history
+        telemetry, prepared, history = self.telemetry, self.prepared, self.state.history
         attributes = _model_attributes(prepared.provider, self.id)
         if telemetry.agent_name is not None:
             attributes["gen_ai.agent.name"] = telemetry.agent_name

@@ -30,7 +30,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult, local_id
 from midspan._types.specs import AnyTool, ToolSpec
-from midspan._types.texts import NOT_JSON, encode_sorted
+from midspan._types.texts import canonical_json
 from midspan.errors import MidspanError, ProviderError, ToolError
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.execution import run_call
@@ -58,12 +58,10 @@ Planned = tuple[ToolCall, list[int]]
 async def generate_in_time(provider: Provider, request: ModelRequest, limits: LimitTracker) -> ModelResponse | None:
     """Return the whole response; None if the time of the run is over first."""
     try:
-        response: Any = await with_timeout(provider.generate(request), limits.seconds_left)
+        response = await with_timeout(provider.generate(request), limits.seconds_left)
     except Expired as expired:
         limits.note_expiry(expired)
-        if not expired.late_result:
-            return _cut_off(limits)
-        response = expired.late_result[0]
+        return None
     return checked_response(response, request)
 
 
@@ -111,7 +109,9 @@ class TurnStream:
                 if event is not None:
                     await self._listener.emit(event)
         await self._listener.wait_for_reader()
-        return _cut_off(limits) if self._response is None else self._response
+        if self._response is None and limits.out_of_time() is None:
+            return NO_RESPONSE
+        return self._response
 
     def _run_event(self, event: ModelEvent) -> RunEvent | None:
         self._has_started = True
@@ -142,11 +142,6 @@ def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
     if response.finish_reason is FinishReason.MALFORMED_CALL:
         return recover_malformed_call(response, request.config.tools)
     return response
-
-
-def _cut_off(limits: LimitTracker) -> ModelResponse | None:
-    """Return the response for one that broke off; None if the time of the run is over."""
-    return None if limits.out_of_time() is not None else NO_RESPONSE
 
 
 def after_error(
@@ -189,17 +184,10 @@ def plan_calls(calls: Iterable[tuple[int, ToolCall]]) -> list[Planned]:
     """Return the calls to run. A call that came twice, as in a repeated chunk, is run once."""
     planned: dict[Any, Planned] = {}
     for index, call in calls:
-        planned.setdefault(_identity(call), (call, []))[1].append(index)
+        raw = None if call.provider_data is None else bytes(call.provider_data.raw)
+        key = call.id, call.name, canonical_json(call.arguments), raw
+        planned.setdefault(key, (call, []))[1].append(index)
     return list(planned.values())
-
-
-def _identity(call: ToolCall) -> Any:
-    """Return a key that only copies of the same call share."""
-    try:
-        data = call.provider_data
-        return call.id, call.name, encode_sorted(call.arguments), None if data is None else bytes(data.raw)
-    except NOT_JSON:  # a faulty provider
-        return id(call)
 
 
 class CallRunner:
@@ -241,15 +229,12 @@ class CallRunner:
         async with aclosing(results):
             while True:
                 try:
-                    finished = await with_timeout(anext(results), run.limits.seconds_left)
+                    position, result, seconds = await with_timeout(anext(results), run.limits.seconds_left)
                 except StopAsyncIteration:
                     break
                 except Expired as expired:
                     run.limits.note_expiry(expired)
-                    if not expired.late_result:
-                        break
-                    finished = expired.late_result[0]  # it did run, and its result must not be hidden
-                position, result, seconds = finished
+                    break
                 for index in planned[position][1]:
                     yield index, result, seconds
         for index, call in run.state.unanswered:

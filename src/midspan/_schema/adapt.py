@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import MergedSchema, all_of, merge_conjuncts
+from midspan._schema.merge import BOUNDS, MergedSchema, all_of, merge_conjuncts
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
@@ -17,12 +17,6 @@ _ARRAY_DEPTH = 3
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
-_BOUNDS = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format")),
-    "array": ("minItems", "maxItems"),
-    "object": ("minProperties", "maxProperties"),
-}
 
 
 def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
@@ -93,9 +87,8 @@ class _Adapter:
 
     def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
         self._nodes += len(node.conjuncts)
-        if self._nodes > _MAX_NODES:
-            return MergedSchema(ref_stack=ref_stack)
-        return merge_conjuncts(node, ref_stack)
+        base = MergedSchema(ref_stack=ref_stack)
+        return base if self._nodes > _MAX_NODES else merge_conjuncts(node, base)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
         name = next((name for name, known in self._definitions.items() if known is target), None)
@@ -115,7 +108,7 @@ class _Adapter:
         """Merge all unions of an object into one object that accepts what any of their variants accepts."""
         unions, merged.unions = merged.unions, []
         for union in unions:
-            variants = self._merged_union(union, merged.ref_stack)
+            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
             objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
             for variant in objects:
                 self._merge_variants(variant)
@@ -123,28 +116,25 @@ class _Adapter:
             if objects:
                 _merge_objects(merged, objects)
 
-    def _merged_union(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[MergedSchema]:
-        variants = (self._merged(variant, ref_stack) for variant in union)
-        return [variant for variant in variants if variant is not None]
+    def _variants(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, MergedSchema]]:
+        variants = ((node, self._merged(node, ref_stack)) for node in union)
+        return [(node, variant) for node, variant in variants if variant is not None]
 
     def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
         """Return the variants of the first union that says more than `required`, each with all else that holds."""
         unions, merged.unions = merged.unions, []
         chosen: list[MergedSchema] = []
         for union in unions:
-            variants = self._merged_union(union, merged.ref_stack)
-            if not variants or chosen or all(map(_only_requires, variants)):
-                required = [" and ".join(variant.required) for variant in variants if variant.required]
+            variants = self._variants(union, merged.ref_stack)
+            if not variants or chosen or all(_only_requires(variant) for _, variant in variants):
+                required = [" and ".join(variant.required) for _, variant in variants if variant.required]
                 if required:
                     merged.notes.append(quoted("needs " + ", or ".join(required)).strip('"'))
                 continue
             bare = replace(merged, description="", default=None, examples=[], notes=[])
-            for variant in variants:
+            for node, variant in variants:
                 if bare.types is None or variant.types is None or bare.types & variant.types:
-                    combined = replace(bare, properties=bare.properties.copy(), bounds=bare.bounds.copy())
-                    combined.merge(variant)
-                    combined.ref_stack = variant.ref_stack
-                    chosen.append(combined)
+                    chosen.append(merge_conjuncts(node, bare) or variant)
         return chosen
 
     # Output
@@ -199,7 +189,7 @@ class _Adapter:
         elif name == "array":
             self._array(schema, merged, depth)
         formats = self._dialect.formats
-        for keyword in (keyword for keyword in _BOUNDS.get(name, ()) if keyword in merged.bounds):
+        for keyword in (keyword for keyword in BOUNDS.get(name, ()) if keyword in merged.bounds):
             limit = merged.bounds[keyword]
             is_declared = keyword in self._dialect.keywords
             if keyword == "format" and formats is not None:

@@ -1,19 +1,22 @@
 """Arguments from a model as a tool takes them: fill in defaults, coerce, validate.
 
-Values are changed only where the schema allows a single reading.
+A value is changed only if the schema allows a single reading. The JSON that a text contains is
+preferred to wrapping a value or writing it as text, and x is preferred to [x].
 """
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from midspan._schema.problems import Problem, Steps, describe, format_errors, format_path, quoted
 from midspan._schema.tree import (
+    MAX_SEARCHED_CHARS,
     TYPES,
     SchemaNode,
     SchemaTree,
@@ -21,22 +24,23 @@ from midspan._schema.tree import (
     format_pointer,
     has_type,
     measure,
+    takes_quadratic_time,
     type_of,
 )
 from midspan.errors import SchemaError
 
 _MAX_BACKTRACKS = 100_000
-_MAX_SEARCHED_CHARS = 10_000
-_SEARCH = re.compile(r"(?!\^).*?(?:\(\?<?[=!]|\\[1-9k])", re.DOTALL)
-"""Finds patterns with lookaround or back-references that may match anywhere: at each character they begin again."""
 _WITHOUT_IF = re.compile("draft-0[46]")
 _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
 """Unions in unions multiply; a value that takes more attempts than this is left as it is."""
-_NEW_TYPES = frozenset(("array", "string"))
-"""A single value may become an array of one, and an object or an array JSON text, if no other reading fits."""
+_WRAPPING_TYPES = frozenset(("array", "string"))
+"""If nothing else fits, a single value may be wrapped in an array, and an object or array written as JSON text.
+
+If this is empty, numbers are not written as text either.
+"""
 _MAX_EXACT = 2**53
 """Below this, a float represents every integer exactly."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
@@ -54,8 +58,8 @@ class ValidatedArguments(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is never fetched")
+def _refuse(_uri: str) -> Any:
+    raise ValueError("schemas are not fetched")
 
 
 class SchemaValidator:
@@ -75,32 +79,37 @@ class SchemaValidator:
         # Patterns without lookaround and back-references are matched in linear time by this engine, too.
         engine = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
         self._options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve, "pattern_options": engine}
-        self._parts: Any = None
+        self._subschemas: Any = None
         try:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
             self.tree = SchemaTree(schema)
-            has_if = isinstance(schema, dict) and not _WITHOUT_IF.search(str(schema.get("$schema")))
-            if has_if and any(_is_search(node.schema) for node in self.tree.nodes):
-                self.schema = schema = _limit_searches(schema)
-                self.tree = SchemaTree(schema)
             self.root = self.tree.root
             self.cost = self.tree.validation_cost()
             self.validator = jsonschema_rs.validator_for(schema, **self._options)
+            patterns = (node.schema.get("pattern") for node in self.tree.nodes)
+            if isinstance(schema, dict) and any(map(takes_quadratic_time, patterns)):
+                has_if = not _WITHOUT_IF.search(str(schema.get("$schema")))
+                self.schema = _limit_searches(schema, has_if=has_if)
+                self.tree = SchemaTree(self.schema)
+                self.root = self.tree.root
+                self.validator = jsonschema_rs.validator_for(self.schema, **self._options)
         except ValueError as error:
-            raise SchemaError(f"invalid {label} schema{_describe(error)}") from error
+            raise SchemaError(f"invalid {label} schema{_error_details(error)}") from error
         except RecursionError as error:
             raise SchemaError(f"invalid {label} schema: its references are nested too deeply") from error
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
-        size, depth = measure(value, self.cost.max_value_depth)
-        if depth > self.cost.max_value_depth:
+        measured = measure(value, self.cost.max_value_depth)
+        if measured is None:
             return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
+        if self.cost.searches_names and (too_long := next(_long_names(value), None)):
+            return (too_long,)
         try:
             if self.validator.is_valid(value):
                 return ()
-            if self.cost.estimate(size, depth) <= _MAX_WORK:
+            if self.cost.estimate(*measured) <= _MAX_WORK:
                 return tuple(format_errors(self.validator.iter_errors(value), self.tree))
             return (self._first_problem(value),)
         except ValueError as error:
@@ -124,39 +133,41 @@ class SchemaValidator:
         """Return whether the value fits one schema inside this one."""
         if node.always is not None:
             return node.always
+        if self.cost.searches_names and any(_long_names(value)):
+            return False
         import jsonschema_rs
 
-        if self._parts is None:
-            self._parts = jsonschema_rs.validator_map_for(self.schema, **self._options)
-        part = self._parts.get(f"#{node.pointer}")
+        if self._subschemas is None:
+            self._subschemas = jsonschema_rs.validator_map_for(self.schema, **self._options)
+        validator = self._subschemas.get(f"#{node.pointer}")
         try:
-            return part is not None and bool(part.is_valid(value))
+            return validator is not None and bool(validator.is_valid(value))
         except ValueError:  # something in it that is not JSON
             return False
 
     @cached_property
     def accepts(self) -> Callable[[Any], bool]:
-        """Returns whether a JSON value is valid as it is, at the price of validation alone."""
-        return (lambda value: not self.problems(value)) if self.cost.is_unbounded else self.validator.is_valid
+        """Returns whether a JSON value is valid as it is."""
+        return (lambda value: not self.problems(value)) if self.cost.needs_measuring else self.validator.is_valid
 
     @cached_property
-    def fast_path(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
-        """Returns the arguments as the tool gets them if defaults are all that they lack; else None.
+    def fill_if_valid(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+        """Returns valid arguments with their defaults; None if anything else has to be changed or reported.
 
-        Most calls take this path, which costs little more than validation. It is a closure, because looking up
+        Most calls need no more, and it costs little more than validation. It is a closure, because looking up
         attributes costs as much.
         """
         is_valid = self.validator.is_valid
-        schemas = self.root.applying
+        schemas = self.root.conjuncts_without_null
         inner = [item for schema in schemas for item in schema.children if item[0] not in ("properties", "$defs")]
-        if self.cost.is_unbounded or any(_may_change(node) for _, node in inner):
+        if self.cost.needs_measuring or any(_may_change(node) for _, node in inner):
             return lambda _arguments: None
         defaults = _Coercer(self).fill({}, self.root)
         # The function may change a default that is a container, so each call gets its own copy.
         containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
         properties = [item for schema in schemas for item in schema.properties.items() if _may_change(item[1])]
 
-        def fast_path(arguments: dict[str, Any]) -> dict[str, Any] | None:
+        def fill_if_valid(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
                 filled = defaults | arguments if defaults else arguments
                 for name in containers:
@@ -168,22 +179,23 @@ class SchemaValidator:
                         return None
                 return filled if is_valid(filled) else None
             except (ValueError, TypeError, AttributeError, RecursionError):
-                return None  # not an object, or something in it that is not JSON: `validate` reports it
+                return None  # not an object, or something in it that is not JSON: `repair` reports it
 
-        return fast_path
+        return fill_if_valid
 
     def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Fill in defaults, coerce values that do not fit, and report the rest. `arguments` is not changed."""
-        ready = self.fast_path(arguments)
-        if ready is not None:
-            return ValidatedArguments(ready)
-        max_depth = self.cost.max_value_depth
-        if measure(arguments, max_depth)[1] > max_depth:
+        filled = self.fill_if_valid(arguments)
+        return self.repair(arguments) if filled is None else ValidatedArguments(filled)
+
+    def repair(self, arguments: dict[str, Any]) -> ValidatedArguments:
+        """As `validate`, for arguments that `fill_if_valid` does not accept."""
+        if measure(arguments, self.cost.max_value_depth) is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
         for defaults in (True, False):
-            coercer = _Coercer(self, defaults=defaults)
+            coercer = _Coercer(self, defaults)
             changed = coercer.coerce(arguments, self.root)
             attempts.append(ValidatedArguments(changed, tuple(coercer.changes), self.problems(changed)))
             if not attempts[-1].problems:
@@ -191,20 +203,37 @@ class SchemaValidator:
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
 
 
-def _limit_searches(schema: Any) -> dict[str, Any]:
+def _limit_searches(schema: dict[str, Any], *, has_if: bool) -> dict[str, Any]:
     """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
-    limited = change_subschemas(schema, _limit_searches)
-    if _is_search(schema):
-        limit = {"maxLength": _MAX_SEARCHED_CHARS}
-        limited |= {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
-    return limited
+    limited = change_subschemas(schema, lambda inner: _limit_searches(inner, has_if=has_if))
+    pattern = schema.get("pattern")
+    if not takes_quadratic_time(pattern):
+        return limited
+    del limited["pattern"]
+    limit = {"maxLength": MAX_SEARCHED_CHARS}
+    if has_if and "if" not in schema:
+        return {**limited, "if": limit, "then": {"pattern": pattern}, "else": limit}
+    wrong = {"allOf": [limit, {"not": {"pattern": pattern}}]}
+    limited["not"] = {"anyOf": [limited["not"], wrong]} if "not" in limited else wrong
+    known = limited.get("maxLength")
+    return limited if isinstance(known, int) and known < MAX_SEARCHED_CHARS else limited | limit
 
 
-def _is_search(schema: dict[str, Any]) -> bool:
-    return _SEARCH.match(str(schema.get("pattern", ""))) is not None and "if" not in schema
+def _long_names(value: Any) -> Iterator[Problem]:
+    """Yield the objects with names that are too long for a pattern that takes quadratic time."""
+    pending: list[tuple[Steps, Any]] = [((), value)]
+    while pending:
+        steps, item = pending.pop()
+        if isinstance(item, dict):
+            named = {name: inner for name, inner in item.items() if isinstance(name, str)}  # others are not JSON
+            if any(len(name) > MAX_SEARCHED_CHARS for name in named):
+                yield Problem(steps, f"has a property whose name is longer than {MAX_SEARCHED_CHARS:,} characters")
+            pending += (((*steps, name), inner) for name, inner in named.items())
+        elif isinstance(item, list | tuple):
+            pending += (((*steps, index), inner) for index, inner in enumerate(item))
 
 
-def _describe(error: ValueError) -> str:
+def _error_details(error: ValueError) -> str:
     """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
     import jsonschema_rs
 
@@ -220,25 +249,19 @@ def _may_change(node: SchemaNode) -> bool:
     """Return whether a valid value of the schema may contain an integer written as 5.0, or lack a default."""
     return any(
         inner.is_integer or any("default" in prop.schema for prop in inner.properties.values())
-        for inner in node.reachable
+        for inner in node.all_dependencies
     )
 
 
-class _Coercer:
+class _Coercer(Struct):
     """One attempt to make a value fit its schema. `changes` describes what it changed in the copy that it returns."""
 
-    def __init__(self, validator: SchemaValidator, *, defaults: bool = True) -> None:
-        self._validator = validator
-        self._defaults = defaults
-        self._new_types = _NEW_TYPES
-        self._attempts = [_MAX_ATTEMPTS]
-        self.changes: list[str] = []
-
-    def _attempt(self, new_types: frozenset[str]) -> "_Coercer":
-        """Return another attempt, for a part of the value."""
-        attempt = _Coercer(self._validator, defaults=self._defaults)
-        attempt._new_types, attempt._attempts = new_types, self._attempts
-        return attempt
+    validator: SchemaValidator
+    defaults: bool = True
+    wrapping_types: frozenset[str] = _WRAPPING_TYPES
+    attempts_left: list[int] = field(default_factory=lambda: [_MAX_ATTEMPTS])
+    """One number, shared by all attempts on parts of the value."""
+    changes: list[str] = field(default_factory=list)
 
     def fill(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
         """Return a value with its defaults, and 5.0 as 5 for an integer; the same object if there was nothing to do."""
@@ -249,29 +272,36 @@ class _Coercer:
             return int(value)
         if not isinstance(value, dict | list) or (type(value) is list and _CHANGEABLE.isdisjoint(map(type, value))):
             return value
-        for schema in node.applying:
-            value = self._parts(value, schema, self.fill, steps, depth)
-        for variants in (schema.not_null_variants for schema in node.applying):
-            fitting = (variant for variant in variants if self._validator.fits(value, variant))
+        for schema in node.conjuncts_without_null:
+            value = self._change_parts(value, schema, steps, depth, is_valid=True)
+        for variants in (union for schema in node.conjuncts_without_null for union in schema.unions_without_null):
+            fitting = (variant for variant in variants if self.validator.fits(value, variant))
             if len(variants) > 1 and (chosen := next(fitting, None)) is not None:
                 return self.fill(value, chosen, steps, depth + 1)
         return value
 
     def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
         """Return the value, changed where it does not fit and the schema leaves no doubt what was meant."""
-        if self._validator.fits(value, node):
+        if self.validator.fits(value, node):
             return self.fill(value, node, steps, depth)
-        self._attempts[0] -= 1
-        if depth > _MAX_DEPTH or self._attempts[0] < 0:
+        self.attempts_left[0] -= 1
+        if depth > _MAX_DEPTH or self.attempts_left[0] < 0:
             return value
         for part in [*([node.target] if node.target else []), *node.all_of]:
             value = self.coerce(value, part, steps, depth + 1)
         if node.variants:
-            value = self._variant(value, node, steps, depth)
-        return self._parts(self._retype(value, node, steps, depth), node, self.coerce, steps, depth)
+            value = self._as_variant(value, node, steps, depth)
+        new = self._retype(value, node, steps, depth)
+        if new is not value:
+            self._note(steps, f"{quoted(value)} → {quoted(new)}")
+        return self._change_parts(new, node, steps, depth, is_valid=False)
 
-    def _parts(self, value: Any, node: SchemaNode, change: Callable[..., Any], steps: Steps, depth: int) -> Any:
-        """Return a container with its parts changed, and an object with its defaults and without absent properties."""
+    def _change_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int, *, is_valid: bool) -> Any:
+        """Return a container with its parts changed.
+
+        An object also gets its defaults, and loses the properties whose value means "not given".
+        """
+        change = self.fill if is_valid else self.coerce
         if isinstance(value, list):
             items = [change(item, node.item(index), (*steps, index), depth + 1) for index, item in enumerate(value)]
             return value if all(map(operator.is_, items, value)) else items
@@ -281,42 +311,64 @@ class _Coercer:
         for name, item in value.items():
             result[name] = change(item, node.part(name), (*steps, name), depth + 1)
             prop = node.properties.get(name)
-            if prop is None or name in node.schema.get("required", ()) or change == self.fill:
+            if prop is None or is_valid or name in node.schema.get("required", ()):
                 continue
             if self._means_absent(result[name], prop):
                 self._note((*steps, name), f"{quoted(result.pop(name))} dropped, it may be left out")
-        if self._defaults:
-            result |= self._missing(result, node, depth)
+        if self.defaults:
+            result |= self._missing(result, node, steps, depth)
         is_same = result.keys() == value.keys() and all(map(operator.is_, result.values(), value.values()))
         return value if is_same else result
 
-    def _missing(self, value: dict[str, Any], node: SchemaNode, depth: int) -> dict[str, Any]:
+    def _missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
         """Return the defaults of absent properties, except those that their own schema forbids: often null."""
         missing = {}
         for name, prop in node.properties.items():
-            if name not in value and "default" in prop.schema and self._validator.fits(prop.schema["default"], prop):
+            if name not in value and "default" in prop.schema and self.validator.fits(prop.schema["default"], prop):
                 default = msgspec.to_builtins(prop.schema["default"])  # a copy: the tool may change it
-                filled = self.fill(default, prop, (name,), depth + _DEFAULT_DEPTH)
-                missing[name] = filled if self._validator.fits(filled, prop) else default
+                filled = self.fill(default, prop, (*steps, name), depth + _DEFAULT_DEPTH)
+                missing[name] = filled if self.validator.fits(filled, prop) else default
         return missing
 
-    def _variant(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
-        """Return the value as the first variant that it can be made to fit, preferably without wrapping it."""
-        for new_types in dict.fromkeys((frozenset[str](), self._new_types)):
-            for variant in node.variants:
-                attempt = self._attempt(new_types)
+    def _as_variant(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
+        """Return the value changed to fit a variant; the value itself if variants would change it differently."""
+        fitting = next((variant for variant in node.variants if self.validator.fits(value, variant)), None)
+        if fitting is not None:
+            return self.fill(value, fitting, steps, depth + 1)
+        variants = [variant for variant in node.variants if self._may_be_meant(value, variant)]
+        for wrapping_types in dict.fromkeys((frozenset[str](), self.wrapping_types)):
+            candidates = []
+            for variant in variants:
+                attempt = replace(self, wrapping_types=wrapping_types, changes=[])
                 candidate = attempt.coerce(value, variant, steps, depth + 1)
-                if self._validator.fits(candidate, variant):
-                    self.changes += attempt.changes
-                    return candidate
-        others = node.not_null_variants
+                if self.validator.fits(candidate, variant):
+                    candidates.append((candidate, attempt.changes))
+            candidates.sort(key=lambda item: isinstance(item[0], list))  # x is preferred to [x]
+            if candidates:
+                if self.attempts_left[0] < 0 or not _agree([candidate for candidate, _ in candidates]):
+                    return value
+                self.changes += candidates[0][1]
+                return candidates[0][0]
+        others = node.unions_without_null[0]
         return self.coerce(value, others[0], steps, depth + 1) if len(others) == 1 else value
+
+    def _may_be_meant(self, value: Any, variant: SchemaNode) -> bool:
+        """Return whether the properties with listed values, as a discriminator, can be made to fit: a cheap check."""
+        if not isinstance(value, dict):
+            return True
+        props = [item for schema in variant.conjuncts for item in schema.properties.items() if item[0] in value]
+        listed = [(value[name], prop) for name, prop in props if prop.options is not None]
+        attempt = replace(self, changes=[])
+        return all(
+            self._means_absent(item, prop) or self.validator.fits(attempt.coerce(item, prop), prop)
+            for item, prop in listed
+        )
 
     def _means_absent(self, value: Any, node: SchemaNode) -> bool:
         """Return whether this is null, or the default, and does not fit the schema: both mean "not given"."""
         default = node.schema.get("default")
         is_default = value == default and type(value) is type(default)  # Python takes False for 0, JSON does not
-        return (value is None or is_default) and not self._validator.fits(value, node)
+        return (value is None or is_default) and not self.validator.fits(value, node)
 
     def _retype(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Convert the value to a type that the schema expects, and find an option in another case."""
@@ -324,29 +376,28 @@ class _Coercer:
         declared = node.schema.get("type") or [type_of(option) for option in options]
         types = [declared] if isinstance(declared, str) else declared
         if types and not has_type(value, types):
-            converted = _convert(value, types)
-            if converted is value:
-                converted = self._wrap(value, node, self._new_types.intersection(types), steps, depth)
-            value = self._replaced(value, converted, steps)
-        if isinstance(value, str) and value not in options:
-            word = value.strip().casefold()
-            same = [option for option in options if isinstance(option, str) and option.strip().casefold() == word]
-            value = self._replaced(value, same[0] if len(same) == 1 else value, steps)
-        return value
-
-    def _replaced(self, value: Any, new: Any, steps: Steps) -> Any:
-        if new is not value:
-            self._note(steps, f"{quoted(value)} → {quoted(new)}")
-        return new
-
-    def _wrap(self, value: Any, node: SchemaNode, types: frozenset[str], steps: Steps, depth: int) -> Any:
-        if "array" in types and _is_single(value, steps):
-            candidate = self._attempt(frozenset({"array"})).coerce([value], node, steps, depth + 1)
-        elif "string" in types and _is_document(value):
-            candidate = msgspec.json.encode(value).decode()
-        else:
+            parsed = _parse_as(value, types)
+            value = self._wrap(value, node, types, steps, depth) if parsed is value else parsed
+        if not isinstance(value, str) or value in options:
             return value
-        return candidate if self._validator.fits(candidate, node) else value
+        word = value.strip().casefold()
+        same = [option for option in options if isinstance(option, str) and option.strip().casefold() == word]
+        return same[0] if len(same) == 1 else value
+
+    def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
+        """Return a number as text, a single value in an array, or a document as JSON text, if one of these fits."""
+        wrapping_types = self.wrapping_types.intersection(types)
+        candidates: list[Any] = []
+        if "string" in types and isinstance(value, int | float) and self.wrapping_types:
+            candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
+        wrapped: list[Any] = []
+        if "string" in wrapping_types and _is_document(value):
+            wrapped.append(msgspec.json.encode(value).decode())
+        if "array" in wrapping_types and _is_single(value, steps):
+            attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
+            wrapped.append(attempt.coerce([value], node, steps, depth + 1))
+        candidates += [candidate for candidate in wrapped if self.validator.fits(candidate, node)]
+        return candidates[0] if candidates and _agree(candidates) else value
 
     def _note(self, steps: Steps, change: str) -> None:
         self.changes.append(f"{format_path(steps)}: {change}" if steps else change)
@@ -370,10 +421,13 @@ def _is_document(value: Any) -> bool:
     return isinstance(value, dict) and bool(value)
 
 
-def _convert(value: Any, types: list[str]) -> Any:
-    """Return what a text contains as JSON, or as Python writes True and None; and a number or a boolean as text."""
-    if isinstance(value, int | float) and "string" in types:
-        return str(value).lower() if isinstance(value, bool) else str(value)
+def _agree(candidates: list[Any]) -> bool:
+    """Return whether all are equal to the first one, or arrays of only that."""
+    return all(candidate in (candidates[0], [candidates[0]]) for candidate in candidates)
+
+
+def _parse_as(value: Any, types: list[str]) -> Any:
+    """Return the JSON value that a text contains (also True and None as in Python); the value itself if none fits."""
     if not isinstance(value, str):
         return value
     word = value.strip().lower()

@@ -14,14 +14,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.problems import Problem, quoted
+from midspan._schema.problems import MAX_PROBLEMS, Problem, quoted
 from midspan._schema.tree import Schema
 from midspan.errors import ArgumentError, SchemaError
 
 Convert = Callable[[Any], Any]
 
-_MAX_PROBLEMS = 20
-_MAX_DECIMAL_EXPONENT = 6_144
+_MAX_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
@@ -73,26 +72,8 @@ class TypeSchema(Struct, frozen=True):
         return replace(self, schema={**self.schema, "description": description})
 
 
-class ObjectSchema(Struct, frozen=True):
-    """An object with named fields as JSON Schema, and the conversion of its fields."""
-
-    schema: Schema
-    types: dict[str, TypeSchema]
-    required: frozenset[str]
-    extra: TypeSchema | None = None
-    """The type of fields of any other name, if there may be such."""
-
-    def convert(self, value: Any) -> dict[str, Any]:
-        """Return the fields that are present, converted."""
-        is_object = isinstance(value, dict) and self.required <= value.keys()
-        if not is_object or (self.extra is None and not value.keys() <= self.types.keys()):
-            raise ConversionError.expected(f"object with {', '.join(self.types) or 'no properties'}", value)
-        converted = convert_parts((name, item, self.types.get(name, self.extra)) for name, item in value.items())
-        return dict(zip(value, converted, strict=True))
-
-
-def convert_valid(value: Any, convert: Convert) -> Any:
-    """Convert a value that is valid by its schema. Raises ArgumentError if that does not suffice, as for a date."""
+def convert_arguments(value: Any, convert: Convert) -> Any:
+    """Convert a value that is valid by its schema. Raises ArgumentError for what only the type rejects."""
     try:
         return convert(value)
     except ConversionError as error:
@@ -105,7 +86,7 @@ def argument_error(problems: Sequence[Problem]) -> ArgumentError:
     """Return the error for the model: one problem, or one line for each."""
     if len(problems) == 1:
         return ArgumentError(problems[0].path, problems[0].message)
-    return ArgumentError("", "\n".join(map(str, problems[:_MAX_PROBLEMS])))
+    return ArgumentError("", "\n".join(map(str, problems[:MAX_PROBLEMS])))
 
 
 def convert_parts(parts: Iterable[tuple[str | int, Any, Any]]) -> list[Any]:
@@ -148,8 +129,7 @@ def scalar_type(hint: Any) -> TypeSchema | None:
             converted = msgspec.convert(value, hint)
         except msgspec.ValidationError:
             raise ConversionError.expected(expected, value) from None
-        is_number = isinstance(converted, decimal.Decimal)
-        if is_number and not (converted.is_finite() and abs(converted.adjusted()) <= _MAX_DECIMAL_EXPONENT):
+        if hint is decimal.Decimal and not (converted.is_finite() and abs(converted.adjusted()) <= _MAX_EXPONENT):
             raise ConversionError.expected("a finite number with a reasonable exponent", value)
         return converted
 

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from midspan._schema.conversion import (
     JSON_SCALARS,
     ConversionError,
-    ObjectSchema,
     TypeSchema,
     annotation_keywords,
     call_foreign,
@@ -35,10 +34,11 @@ from midspan._schema.records import (
     NO_DEFAULT,
     Direction,
     Field,
-    Record,
+    fields_of,
     is_pydantic,
+    is_typed_dict,
+    own_docstring,
     pydantic_type,
-    record_of,
     special_forms,
 )
 from midspan._schema.tree import PYTHON_TYPES, Schema, change_subschemas
@@ -82,8 +82,10 @@ class SchemaBuilder:
         except SchemaError as error:
             raise SchemaError(f"{place}: {error}") from error
 
-    def build_object(self, fields: Iterable[Field], *, name: str, label: str = "field") -> ObjectSchema:
-        """Return the type of an object with these fields."""
+    def build_object(
+        self, fields: Iterable[Field], *, name: str, label: str = "field", extra: TypeSchema | None = None
+    ) -> TypeSchema:
+        """Return the type of an object with these fields, and others of the type `extra`; its values are dicts."""
         built: dict[str, TypeSchema] = {}
         required = []
         for field in fields:
@@ -96,9 +98,17 @@ class SchemaBuilder:
         schema: Schema = {"type": "object", "properties": {key: field_type.schema for key, field_type in built.items()}}
         if required:
             schema["required"] = required
-        if self.direction == "in":
-            schema["additionalProperties"] = False
-        return ObjectSchema(schema, built, frozenset(required))
+        if extra is not None or self.direction == "in":
+            schema["additionalProperties"] = False if extra is None else extra.schema or True
+
+        def convert(value: Any) -> dict[str, Any]:
+            is_object = isinstance(value, dict) and all(key in value for key in required)
+            if not is_object or (extra is None and not value.keys() <= built.keys()):
+                raise ConversionError.expected(f"object with {', '.join(built) or 'no properties'}", value)
+            converted = convert_parts((key, item, built.get(key, extra)) for key, item in value.items())
+            return dict(zip(value, converted, strict=True))
+
+        return TypeSchema(schema, convert, extra is None and all(part.takes_json for part in built.values()))
 
     def resolve(self, schema: Schema) -> Schema:
         """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
@@ -166,7 +176,8 @@ class SchemaBuilder:
     def _annotated(self, hint: Any) -> TypeSchema:
         metadata = read_metadata(hint)
         if any(map(needs_pydantic, metadata)):
-            return self._pydantic(hint)
+            texts = [item for item in metadata if isinstance(item, str)]
+            return self._pydantic(hint).describe(texts[-1] if texts else "")
         inner = self.build(hint.__origin__)
         keywords, is_complete = annotation_keywords(metadata, inner.schema)
         built = replace(inner, schema={**inner.schema, **keywords})
@@ -235,20 +246,21 @@ class SchemaBuilder:
         if issubclass(cls, PathLike) and hasattr(cls, "as_posix"):
             text = self.build(str)
             return TypeSchema(text.schema, lambda value: call_foreign(cls, text.convert(value)))
-        if (record := record_of(hint, self.direction)) is not None:
-            return self._named(hint, cls.__name__, lambda: self._record(record, cls.__name__))
+        if (fields := fields_of(hint, self.direction)) is not None:
+            return self._named(hint, cls.__name__, lambda: self._record(cls, fields))
         return None
 
-    def _record(self, record: Record, name: str) -> TypeSchema:
-        built = self.build_object(record.fields, name=name)
-        keywords = {field.key: field.keyword for field in record.fields if field.keyword}
+    def _record(self, cls: type, fields: list[Field]) -> TypeSchema:
+        built = self.build_object(fields, name=cls.__name__)
+        keywords = {field.key: field.keyword for field in fields if field.keyword}
+        make = dict if is_typed_dict(cls) else cls
 
         def convert(value: Any) -> Any:
             present = built.convert(value)
             arguments = {keywords[key]: item for key, item in present.items() if key in keywords}
-            return call_foreign(record.make, **arguments)
+            return call_foreign(make, **arguments)
 
-        return TypeSchema(built.schema, convert).describe(record.description)
+        return TypeSchema(built.schema, convert).describe(parse_docstring(own_docstring(cls)).description)
 
     def _pydantic(self, hint: Any) -> TypeSchema:
         known = self._find(hint)
@@ -298,7 +310,9 @@ def hint_name(hint: Any) -> str:
 
 
 def _referenced_name(schema: Schema) -> str | None:
-    return schema["$ref"].removeprefix(_DEFS) if "$ref" in schema else None
+    """Return the name of the definition that a schema refers to; None for a reference out of the document."""
+    reference = schema.get("$ref", "")
+    return reference.removeprefix(_DEFS) if reference.startswith(_DEFS) else None
 
 
 def _with_default(built: TypeSchema, default: Any) -> TypeSchema:

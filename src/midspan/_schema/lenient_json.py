@@ -103,24 +103,25 @@ class LenientJsonParser:
         """Parse names and their values up to the `end`."""
         members: dict[str, Any] = {}
         while self.peek() != end:
-            self._member(members, separators)
-            following = self.peek()
-            if following not in ("," + end):
-                raise self.unexpected(f"a comma or {end} after a value")
-            self.at += following == ","
+            begin = self.at
+            name = self.string() if self.text[begin] in _QUOTES else self._name()
+            if self.peek() not in separators:
+                raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
+            if name in members:
+                raise InvalidJson(f"{quoted(name)} is given twice", begin)
+            self.at += 1
+            members[name] = self.value()
+            self._comma_or(end)
         self.at += 1
         return members
 
-    def _member(self, members: dict[str, Any], separators: str) -> None:
-        """Parse a name and its value, and add them to the others. A name must not occur twice."""
-        begin = self.at
-        name = self.string() if self.peek() in _QUOTES else self._name()
-        if self.peek() not in separators:
-            raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
-        self.at += 1
-        if name in members:
-            raise InvalidJson(f"{quoted(name)} is given twice", begin)
-        members[name] = self.value()
+    def _comma_or(self, end: str) -> bool:
+        """Skip the comma after a value, and return whether there is one; without it the end must follow."""
+        following = self.peek()
+        if following not in (",", end):
+            raise self.unexpected(f"a comma or {end} after a value")
+        self.at += following == ","
+        return following == ","
 
     def _name(self) -> str:
         match = _NAME.match(self.text, self.at)
@@ -136,12 +137,7 @@ class LenientJsonParser:
         has_comma = False
         while self.peek() != end:
             items.append(self.value())
-            following = self.peek()
-            if following == ",":
-                self.at += 1
-                has_comma = True
-            elif following != end:
-                raise self.unexpected(f"a comma or {end} after a value")
+            has_comma = self._comma_or(end)
         if end == ")" and len(items) == 1 and not has_comma:
             raise InvalidJson("parentheses around one value are not a list", self.at)
         self.at += 1
@@ -181,8 +177,10 @@ class LenientJsonParser:
         return body
 
     def _unescape(self, body: str, mark: str, begin: int) -> str:
-        decode = _decode_python_escape if self._python else _decode_escape if mark == '"' else _decode_odd_escape
+        decode = _decode_python_escape if self._python else _decode_escape
         try:
+            if not self._python and mark != '"' and _AMBIGUOUS_QUOTE.search(body):
+                raise ValueError("\\'")
             text = _ESCAPE.sub(decode, body)
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if _SURROGATE.search(text) else text
         except (UnicodeDecodeError, OverflowError):
@@ -223,29 +221,13 @@ class LenientJsonParser:
 
 
 def _decode_escape(escape: re.Match[str]) -> str:
-    """Return what an escape means in JSON. An apostrophe needs no escape, but nothing else can be meant."""
+    """Return what an escape means in JSON, where an apostrophe needs none."""
     code = escape[1]
     if code[0] == "u" and len(code) > 1:
         return chr(int(code[1:], 16))
     if code in _ESCAPES:
         return _ESCAPES[code]
-    if code == "'":
-        return code
     raise ValueError(escape[0])
-
-
-def _decode_odd_escape(escape: re.Match[str]) -> str:
-    """Do the same between quotes that JSON does not have.
-
-    A model that replaces every double quote of JSON by a single one makes \\' of \\". Only between letters, as in
-    don\\'t, can it be nothing but an apostrophe.
-    """
-    if escape[1] == "'":
-        before = escape.string[escape.start() - 1 : escape.start()]
-        after = escape.string[escape.end() : escape.end() + 1]
-        if not (before.isalpha() and after.isalpha()):
-            raise ValueError(escape[0])
-    return _decode_escape(escape)
 
 
 def _decode_python_escape(escape: re.Match[str]) -> str:
@@ -290,5 +272,8 @@ _STRINGS = {
     "'''": re.compile(r"((?:[^\\']+|\\.|'(?!''))*+)'''", re.DOTALL),
 }
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "/": "/"}
-_PYTHON_ESCAPES = _ESCAPES | {"a": "\a", "v": "\v", "'": "'", "\n": "", "/": "\\/"}
+# A model that replaces every double quote of JSON by a single one makes \' of \". Only between letters, as in don\'t,
+# can it be nothing but an apostrophe.
+_AMBIGUOUS_QUOTE = re.compile(r"(?<![^\W\d_])\\'|\\'(?![^\W\d_])")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "/": "/", "'": "'"}
+_PYTHON_ESCAPES = _ESCAPES | {"a": "\a", "v": "\v", "\n": "", "/": "\\/"}

@@ -1,19 +1,22 @@
 """A schema merged with its references and `allOf`: all constraints on one value in one place."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from midspan._schema.problems import CONSTRAINTS, quoted
 from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
 from midspan._types.texts import canonical_json
 
-_TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+BOUNDS = {
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format")),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
 }
-_BOUNDS = frozenset((*_TIGHTER, "pattern", "format"))
+_BOUNDS = frozenset(keyword for keywords in BOUNDS.values() for keyword in keywords)
 _NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
 _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
@@ -29,7 +32,7 @@ class MergedSchema(Struct):
     required: list[str] = field(default_factory=list)
     additional: SchemaNode = ANYTHING
     items: SchemaNode = ANYTHING
-    prefix: list[SchemaNode] = field(default_factory=list)
+    prefix: Sequence[SchemaNode] = ()
     unions: list[list[SchemaNode]] = field(default_factory=list)
     """A value must fit one schema at least of each list."""
     bounds: dict[str, Any] = field(default_factory=dict)
@@ -49,28 +52,34 @@ class MergedSchema(Struct):
         is_open = self.additional.always is True and self.items.always is True
         return bool(has_parts) or self.enum is not None or not is_open
 
-    def merge(self, other: "MergedSchema") -> None:
-        """Add the constraints of another schema. Of two that cannot be combined, the first is kept."""
-        if other.types is not None:
-            self.types = other.types if self.types is None else self.types & other.types or self.types
-        if other.enum is not None:
-            self.enum = other.enum if self.enum is None else _shared_values(self.enum, other.enum) or self.enum
-        for name, prop in other.properties.items():
-            self.properties[name] = all_of(self.properties[name], prop) if name in self.properties else prop
-        self.required = list(dict.fromkeys([*self.required, *other.required]))
-        self.additional = all_of(self.additional, other.additional)
-        if not (self.prefix and other.prefix):
-            self.prefix = self.prefix or other.prefix
-            self.items = all_of(self.items, other.items)
-        self.unions = [*self.unions, *other.unions]
-        for keyword, value in other.bounds.items():
-            known = self.bounds.setdefault(keyword, value)
-            if keyword in _TIGHTER:
-                self.bounds[keyword] = _TIGHTER[keyword](known, value)
-        self.description = self.description or other.description
-        self.default = other.default if self.default is None else self.default
-        self.examples = self.examples or other.examples
-        self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
+    def add(self, node: SchemaNode) -> None:
+        """Add the constraints of one schema. Of two that cannot be combined, the first is kept."""
+        schema, options = node.schema, node.options
+        if "type" in schema:
+            types = declared_types(schema)
+            self.types = types if self.types is None else self.types & types or self.types
+        if options is not None:
+            self.enum = options if self.enum is None else _shared_values(self.enum, options) or self.enum
+        for name, prop in node.properties.items():
+            self.properties[name] = all_of(self.properties.get(name, ANYTHING), prop)
+        self.required = list(dict.fromkeys([*self.required, *schema.get("required", ())]))
+        self.additional = all_of(self.additional, _additional(node))
+        if not (self.prefix and node.prefix):
+            self.prefix = self.prefix or node.prefix
+            self.items = all_of(self.items, node.items)
+        self.unions = [*self.unions, *(union for union in node.unions if len(union) > 1)]
+        for keyword in _BOUNDS & schema.keys():
+            limit = self.bounds.setdefault(keyword, schema[keyword])
+            if keyword not in ("pattern", "format"):
+                tighter = max if "min" in keyword.lower() else min
+                self.bounds[keyword] = tighter(limit, schema[keyword])
+        self.description = self.description or schema.get("description", "")
+        self.default = schema.get("default") if self.default is None else self.default
+        example = [schema["example"]] if "example" in schema else []  # as in OpenAPI
+        self.examples = self.examples or schema.get("examples") or example
+        for keyword, limit in schema.items():
+            if keyword in _NOTES and limit != _NO_CONSTRAINT.get(keyword):
+                self.notes = list(dict.fromkeys([*self.notes, CONSTRAINTS[keyword].format(quoted(limit))]))
 
 
 def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
@@ -85,45 +94,22 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [value for value in left if canonical_json(value) in others]
 
 
-def merge_conjuncts(node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
-    """Return the constraints of a schema and of all that it refers to; None if no value fits it.
+def merge_conjuncts(node: SchemaNode, base: MergedSchema) -> MergedSchema | None:
+    """Return the constraints of a schema and of all that it refers to, added to others; None if no value fits it.
 
     A reference to a schema that it is inside of is followed twice more, and then accepts any value.
     """
     targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
-    ended = [target for key, target in targets.items() if ref_stack.count(key) > 2]
+    ended = [target for key, target in targets.items() if base.ref_stack.count(key) > 2]
     skipped = {id(part) for target in ended for part in target.conjuncts}
-    result = MergedSchema(ref_stack=(*ref_stack, *targets))
+    stack = (*base.ref_stack, *targets)
+    result = replace(base, properties=base.properties.copy(), bounds=base.bounds.copy(), ref_stack=stack)
     for part in node.conjuncts:
         if id(part) not in skipped:
             if part.always is False:
                 return None
-            result.merge(_own(part))
+            result.add(part)
     return result
-
-
-def _own(node: SchemaNode) -> MergedSchema:
-    """Return the constraints of a schema without those of its references and `allOf`."""
-    schema = node.schema
-    return MergedSchema(
-        types=declared_types(schema) if "type" in schema else None,
-        enum=node.options,
-        properties={**node.properties},
-        required=schema.get("required", []),
-        additional=_additional(node),
-        items=node.items,
-        prefix=[*node.prefix],
-        bounds={keyword: schema[keyword] for keyword in _BOUNDS & schema.keys()},
-        description=schema.get("description", ""),
-        default=schema.get("default"),
-        examples=schema.get("examples") or ([schema["example"]] if "example" in schema else []),
-        unions=[union for union in node.unions if len(union) > 1],
-        notes=[
-            CONSTRAINTS[keyword].format(quoted(schema[keyword]))
-            for keyword in schema
-            if keyword in _NOTES and schema[keyword] != _NO_CONSTRAINT.get(keyword)
-        ],
-    )
 
 
 def _additional(node: SchemaNode) -> SchemaNode:

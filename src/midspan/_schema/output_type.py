@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from midspan._schema.arguments import SchemaValidator
-from midspan._schema.conversion import argument_error, convert_valid
+from midspan._schema.conversion import argument_error, convert_arguments
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
@@ -43,7 +43,7 @@ class OutputType:
         validated = self._validator.validate({_VALUE: value})
         if validated.problems:
             raise argument_error([Problem(problem.steps[1:], problem.message) for problem in validated.problems])
-        return convert_valid(validated.arguments[_VALUE], self._convert)
+        return convert_arguments(validated.arguments[_VALUE], self._convert)
 
 
 def parse_json(text: str) -> Any:

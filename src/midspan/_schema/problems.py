@@ -12,7 +12,7 @@ Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 120
-_MAX_PROBLEMS = 20
+MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
 CONSTRAINTS = {
@@ -88,7 +88,7 @@ def quoted(value: Any) -> str:
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     """Return the errors of a value as problems without repetitions: the first twenty, and whether there are more."""
     every = (problem for error in errors for problem in _format_error(error, tree))
-    first = list(islice(every, _MAX_PROBLEMS))
+    first = list(islice(every, MAX_PROBLEMS))
     return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(every, 1)]]
 
 
@@ -119,7 +119,7 @@ def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
     else:
         # An error of `contains` has no value. The others need no path, which does not lead to a schema with an `$id`.
-        limit = node.schema.get(keyword) if keyword == "contains" else error.kind.value
+        limit = node.schema.get(keyword, "the schema") if keyword == "contains" else error.kind.value
         yield Problem(steps, _wrong_value(error, limit))
 
 

@@ -41,16 +41,8 @@ class Field(Struct, frozen=True):
     """Makes the value if it is missing, where Python itself would not: see `unwrap_default`."""
 
 
-class Record(Struct, frozen=True):
-    """A class as its fields, and how to make an instance from them."""
-
-    fields: tuple[Field, ...]
-    make: Callable[..., Any]
-    description: str
-
-
-def record_of(hint: Any, direction: Direction) -> Record | None:
-    """Return the record that a class, or a generic class with its arguments, is; None if it is not a record."""
+def fields_of(hint: Any, direction: Direction) -> list[Field] | None:
+    """Return the fields of a class, or of a generic class with its arguments; None if it has none of its own."""
     cls = typing.get_origin(hint) or hint
     if is_typed_dict(cls):
         fields = _typed_dict_fields(cls)
@@ -62,17 +54,16 @@ def record_of(hint: Any, direction: Direction) -> Record | None:
         fields = _named_tuple_fields(cls, direction)
     else:
         return None
-    documentation = parse_docstring(own_docstring(cls))
+    descriptions = parse_docstring(own_docstring(cls)).parameters
     values = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(hint), strict=False))
-    described = tuple(
+    return [
         replace(
             field,
             hint=_substitute(field.hint, values),
-            description=field.description or documentation.parameters.get(field.keyword, ""),
+            description=field.description or descriptions.get(field.keyword, ""),
         )
         for field in fields
-    )
-    return Record(described, dict if is_typed_dict(cls) else cls, documentation.description)
+    ]
 
 
 def special_forms(name: str) -> tuple[Any, ...]:
@@ -81,16 +72,19 @@ def special_forms(name: str) -> tuple[Any, ...]:
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
 
-def class_hints(cls: type) -> dict[str, Any]:
-    """Return the hints of a class with strings resolved. It may refer to itself even where it is not global."""
-    parameters = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
+def resolve_hints(owner: Any, place: str, names: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Return the hints of an object with texts resolved, by the names of its module, its type parameters and `more`."""
+    parameters = {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
     try:
-        return typing.get_type_hints(cls, localns={**parameters, cls.__name__: cls}, include_extras=True)
+        return typing.get_type_hints(owner, names, {**parameters, **more}, include_extras=True)
     except Exception as error:  # evaluating an annotation is foreign code
         raise SchemaError(
-            f"cannot resolve the type hints of {cls.__name__}: {error}; "
-            f"the names in them must exist in module {cls.__module__!r} at run time"
+            f"cannot resolve the type hint of {place}: {error}; the names in it must exist in its module at run time"
         ) from error
+
+
+def _class_hints(cls: Any) -> dict[str, Any]:
+    return resolve_hints(cls, cls.__name__, **{cls.__name__: cls})  # a class that is not global may refer to itself
 
 
 def is_typed_dict(cls: Any) -> bool:
@@ -111,17 +105,17 @@ def own_docstring(cls: type) -> str:
 
 def unwrap_default(field: Field) -> Field:
     """Return a parameter whose default is `pydantic.Field(…)` with what that object says."""
-    fields, declared = sys.modules.get("pydantic.fields"), field.default
-    if isinstance(declared, dataclasses.Field | type(msgspec.field())):
+    pydantic_fields, default = sys.modules.get("pydantic.fields"), field.default
+    if isinstance(default, dataclasses.Field | type(msgspec.field())):
         raise SchemaError(f"parameter {field.key!r}: field() is for classes; write the default value itself")
-    if fields is None or not isinstance(declared, fields.FieldInfo):
+    if pydantic_fields is None or not isinstance(default, pydantic_fields.FieldInfo):
         return field
-    field = replace(field, hint=Annotated[(field.hint, declared)], required=declared.is_required())
-    if field.required:
-        return replace(field, default=NO_DEFAULT)
-    factory = declared.default_factory
-    default = declared.default if factory is None else _known_default(NO_DEFAULT, factory)
-    return replace(field, default=default, factory=factory or (lambda: declared.default))
+    hint: Any = Annotated[(field.hint, default)]
+    if default.is_required():
+        return replace(field, hint=hint, required=True, default=NO_DEFAULT)
+    factory = default.default_factory or (lambda: default.default)
+    known = _known_default(NO_DEFAULT, factory) if default.default_factory else default.default
+    return replace(field, hint=hint, required=False, default=known, factory=factory)
 
 
 def _known_default(default: Any, factory: Any) -> Any:
@@ -132,20 +126,17 @@ def _known_default(default: Any, factory: Any) -> Any:
 
 
 def _typed_dict_fields(cls: Any) -> Iterator[Field]:
-    readonly = special_forms("ReadOnly")
     qualifiers = dict.fromkeys(special_forms("Required"), True) | dict.fromkeys(special_forms("NotRequired"), False)
-    for name, hint in class_hints(cls).items():
-        bare, required = hint, name in cls.__required_keys__
+    for name, hint in _class_hints(cls).items():
+        bare = typing.get_args(hint)[0] if typing.get_origin(hint) in special_forms("ReadOnly") else hint
         # With annotations that are text, Python itself does not see Required and NotRequired.
-        while (origin := typing.get_origin(bare)) in (*readonly, *qualifiers):
-            required = qualifiers.get(origin, required)
-            (bare,) = typing.get_args(bare)
-        yield Field(name, name, bare, required)
+        required = qualifiers.get(typing.get_origin(bare), name in cls.__required_keys__)
+        yield Field(name, name, hint, required)
 
 
 def _struct_fields(cls: Any, direction: Direction) -> Iterator[Field]:
     config = cls.__struct_config__
-    hints = class_hints(cls)
+    hints = _class_hints(cls)
     if config.tag is not None:
         yield Field(config.tag_field, "", typing.Literal[config.tag], required=True)
     for field in msgspec.structs.fields(cls):
@@ -155,7 +146,7 @@ def _struct_fields(cls: Any, direction: Direction) -> Iterator[Field]:
 
 
 def _dataclass_fields(cls: Any, direction: Direction) -> Iterator[Field]:
-    hints = class_hints(cls)
+    hints = _class_hints(cls)
     for field in dataclasses.fields(cls):
         if direction == "in" and not field.init:
             continue
@@ -166,7 +157,7 @@ def _dataclass_fields(cls: Any, direction: Direction) -> Iterator[Field]:
 
 
 def _named_tuple_fields(cls: Any, direction: Direction) -> Iterator[Field]:
-    hints, defaults = class_hints(cls), cls._field_defaults
+    hints, defaults = _class_hints(cls), cls._field_defaults
     for name in cls._fields:
         required = direction == "out" or name not in defaults
         yield Field(name, name, hints.get(name, Any), required, defaults.get(name, NO_DEFAULT))
@@ -209,7 +200,8 @@ def pydantic_type(hint: Any, direction: Direction, suffix: str = "") -> tuple[Sc
                 raise ConversionError(*map(_problem, error.__cause__.errors(include_url=False))) from error
             raise
 
-    return without_titles(schema), convert
+    plain = msgspec.json.decode(msgspec.json.Encoder(decimal_format="number").encode(schema))  # limits may be Decimals
+    return without_titles(plain), convert
 
 
 def _problem(error: Any) -> Problem:

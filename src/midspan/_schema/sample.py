@@ -25,8 +25,8 @@ class _Sampler:
         self._values_left = _MAX_VALUES
 
     def object(self, node: SchemaNode, depth: int) -> dict[str, Any]:
-        properties = {name: prop for part in node.applying for name, prop in part.properties.items()}
-        required = {name for part in node.applying for name in part.schema.get("required") or ()}
+        properties = {name: prop for part in node.conjuncts_without_null for name, prop in part.properties.items()}
+        required = {name for part in node.conjuncts_without_null for name in part.schema.get("required") or ()}
         names = [name for name in properties if name in required]
         if not names and depth < _MAX_OPTIONAL_DEPTH:
             names = list(properties)[:1]
@@ -35,14 +35,15 @@ class _Sampler:
     def _value(self, node: SchemaNode, depth: int) -> Any:
         """Return a value that the schema names, or a simple one of its type."""
         self._values_left -= 1
-        keywords = {keyword: value for part in reversed(node.applying) for keyword, value in part.schema.items()}
+        parts = node.conjuncts_without_null
+        keywords = {keyword: value for part in reversed(parts) for keyword, value in part.schema.items()}
         values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
         values += [keywords[keyword] for keyword in ("const", "default") if keyword in keywords]
-        variants = [variant for part in node.applying for variant in part.not_null_variants]
+        unions = [union for part in parts for union in part.unions_without_null if union]
         if values or depth > _MAX_DEPTH or self._values_left < 0:
             return values[0] if values else None
-        if variants:
-            return self._value(variants[0], depth + 1)
+        if unions:
+            return self._value(unions[0][0], depth + 1)
         match next((name for name in TYPES if name in node.types), "null"):
             case "string":
                 return "text".ljust(min(keywords.get("minLength", 0), _MAX_CHARS), "t")
@@ -53,7 +54,7 @@ class _Sampler:
             case "boolean":
                 return True
             case "array":
-                array = next((part for part in node.applying if part.prefix or part.items is not ANYTHING), node)
+                array = next((part for part in parts if part.prefix or part.items is not ANYTHING), node)
                 count = max(keywords.get("minItems", 0), 1 if depth < _MAX_OPTIONAL_DEPTH else 0)
                 return [self._value(array.item(index), depth + 1) for index in range(min(count, _MAX_ITEMS))]
             case "object":

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Optional, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from midspan._schema.conversion import ObjectSchema, convert_valid
+from midspan._schema.conversion import Convert, TypeSchema, convert_arguments
 from midspan._schema.docstrings import Docstring, parse_docstring
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.records import (
     NO_DEFAULT,
     Field,
+    fields_of,
     own_docstring,
-    record_of,
+    resolve_hints,
     special_forms,
     unwrap_default,
 )
@@ -57,7 +57,8 @@ class Binding(Struct, frozen=True, eq=False):
     converts values, and checks them only as far as that needs; the schema is validated elsewhere, before.
     """
 
-    parameters: ObjectSchema
+    convert: Convert
+    """Converts the arguments, each to the type of its parameter."""
     takes_json: bool
     """Whether arguments that are valid by the schema can be passed to the function as they are."""
     positional: tuple[tuple[str, Any], ...] = ()
@@ -65,21 +66,18 @@ class Binding(Struct, frozen=True, eq=False):
     variadic: str | None = None
     factories: dict[str, Callable[[], Any]] = {}
     """For parameters whose default is pydantic's `Field(…)`: what makes the value if it is missing."""
-    contexts: dict[str, Any] = {}
-    """Parameters that get the caller's own object, with their defaults if the caller passes none."""
-    run_contexts: tuple[str, ...] = ()
+    contexts: dict[str, Callable[[RunContext[Any]], Any]] = {}
+    """For parameters that the model does not see: what they get of the run."""
     needs_context: bool = False
     """Whether the function has a context without a default, of a type that excludes None."""
 
     def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
-        values = convert_valid(arguments, self.parameters.convert)
+        values = convert_arguments(arguments, self.convert)
         for name, factory in self.factories.items():
             if name not in values:
                 values[name] = factory()
-        for name, default in self.contexts.items():
-            values[name] = default if context.user is None else context.user
-        for name in self.run_contexts:
-            values[name] = context
+        for name, take in self.contexts.items():
+            values[name] = take(context)
         if not self.positional and self.variadic is None:
             return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
@@ -100,7 +98,7 @@ class Signature(Struct, frozen=True, eq=False):
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
     if not callable(function):
-        raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
+        raise SchemaError(f"{function!r:.200} is not a tool; expected a function, a Tool or a ToolSource")
     name = name or _label(function)
     if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
@@ -112,49 +110,46 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         if parameter.name not in bound
     ]
     docstring = parse_docstring(_docstring(function))
-    hidden = {*_marked(parameters, Injected), *_marked(parameters, RunContext)}
-    visible = [parameter for parameter in parameters if parameter.name not in hidden]
+    contexts = {parameter.name: take for parameter in parameters if (take := _context(parameter)) is not None}
+    visible = [parameter for parameter in parameters if parameter.name not in contexts]
     builder = SchemaBuilder("in", advice="; a parameter that the model must not see can be a Context[…]")
     fields = [field for parameter in visible for field in _fields(parameter, docstring)]
-    built = builder.build_object(fields, name=name, label="parameter")
-    schema = built.schema
+    extra: TypeSchema | None = None
     for keywords in (item for item in visible if item.kind is _KEYWORDS and _unpacked(item.annotation) is None):
         extra = builder.build_at(f"parameter {keywords.name!r} of {name}", _hint(keywords))
         extra = extra.describe(docstring.parameters.get(keywords.name, ""))
-        built = replace(built, extra=extra)
-        schema = {**schema, "additionalProperties": extra.schema or True}
-        if reserved := sorted(bound | hidden):  # names that are filled in otherwise
-            schema["propertyNames"] = {"not": {"enum": reserved}}
-    if not built.types and built.extra is None:
+    built = builder.build_object(fields, name=name, label="parameter", extra=extra)
+    schema = built.schema
+    if extra is not None and (reserved := sorted({*bound, *contexts})):  # names that are filled in otherwise
+        schema = {**schema, "propertyNames": {"not": {"enum": reserved}}}
+    if extra is None and not fields:
         schema = {"type": "object", "properties": {}}
     return Signature(
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.resolve(schema),
         response=_response(function, signature.return_annotation, resolve),
-        bind=_binding(parameters, fields, built),
+        bind=_binding(parameters, fields, built, contexts),
     )
 
 
-def _binding(parameters: list[inspect.Parameter], fields: list[Field], built: ObjectSchema) -> Binding:
+def _binding(
+    parameters: list[inspect.Parameter],
+    fields: list[Field],
+    built: TypeSchema,
+    contexts: dict[str, Callable[[RunContext[Any]], Any]],
+) -> Binding:
     variadic = next((parameter.name for parameter in parameters if parameter.kind is _VARIADIC), None)
     leading = (_POSITIONAL,) if variadic is None else (_POSITIONAL, _EITHER)
     positional = tuple((parameter.name, parameter.default) for parameter in parameters if parameter.kind in leading)
     factories = {field.key: field.factory for field in fields if field.factory is not None}
-    defaults = {
-        parameter.name: None if parameter.default is NO_DEFAULT else parameter.default for parameter in parameters
-    }
-    contexts = {name: defaults[name] for name in _marked(parameters, Injected)}
-    run_contexts = _marked(parameters, RunContext)
-    is_plain = all(schema.takes_json for schema in built.types.values())
     return Binding(
-        parameters=built,
-        takes_json=is_plain and not (positional or factories or variadic or built.extra or contexts or run_contexts),
+        convert=built.convert,
+        takes_json=built.takes_json and not (positional or factories or variadic or contexts),
         positional=positional,
         variadic=variadic,
         factories=factories,
         contexts=contexts,
-        run_contexts=run_contexts,
         needs_context=any(map(_needs_context, parameters)),
     )
 
@@ -209,42 +204,31 @@ def _docstring(function: Any) -> str:
 
 
 def _resolver(function: Any) -> Callable[[str, Any], Any]:
-    """Return what turns annotations that are text into types, with the names that the function itself sees."""
+    """Return what turns annotations that are text into types, with the names of the function's own module."""
     label, called = _label(function), _called(function)
     is_class = isinstance(called, type)
     function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
-    names, closure = getattr(function, "__globals__", {}), _closure(function)
+    names, parameters = getattr(function, "__globals__", {}), getattr(function, "__type_params__", ())
 
     def resolve(name: str, annotation: Any) -> Any:
         if annotation is NO_HINT or isinstance(annotation, type):
             return annotation
-        carrier = types.SimpleNamespace(__annotations__={name: annotation})
-        try:
-            return typing.get_type_hints(carrier, names, closure, include_extras=True)[name]
-        except Exception as error:  # evaluating an annotation is foreign code
-            place = "the return value" if name == "return" else f"parameter {name!r}"
-            raise SchemaError(
-                f"{label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
-                "the names in it must exist in the module of the function at run time"
-            ) from error
+        # One by one, because a return hint that cannot be resolved does no harm.
+        carrier = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
+        place = "the return value" if name == "return" else f"parameter {name!r}"
+        return resolve_hints(carrier, f"{place} of {label}", names)[name]
 
     return resolve
 
 
-def _closure(function: Any) -> dict[str, Any]:
-    """Return the names that a function sees beside its globals: type parameters, and those of functions around it."""
-    names = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
-    if not isinstance(function, types.FunctionType) or function.__closure__ is None:
-        return names
-    try:
-        return names | dict(inspect.getclosurevars(function).nonlocals)
-    except ValueError:  # a name that is not assigned yet
-        return names
-
-
-def _marked(parameters: list[inspect.Parameter], marker: type) -> tuple[str, ...]:
-    """Return the names of the parameters that are marked as contexts."""
-    return tuple(parameter.name for parameter in parameters if _is_marked(parameter.annotation, marker))
+def _context(parameter: inspect.Parameter) -> Callable[[RunContext[Any]], Any] | None:
+    """Return what gives a parameter its value from the run; None if the model gives it."""
+    if _is_marked(parameter.annotation, RunContext):
+        return lambda context: context
+    if not _is_marked(parameter.annotation, Injected):
+        return None
+    default = None if parameter.default is NO_DEFAULT else parameter.default
+    return lambda context: default if context.user is None else context.user
 
 
 def _is_marked(hint: Any, marker: type) -> bool:
@@ -270,10 +254,10 @@ def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Fiel
     unpacked = _unpacked(parameter.annotation)
     if parameter.kind is _KEYWORDS:
         # `**options: Unpack[Options]` has the fields of a TypedDict as parameters.
-        record = record_of(unpacked, "in")
-        if unpacked is not None and record is None:
+        fields = fields_of(unpacked, "in")
+        if unpacked is not None and fields is None:
             raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, not {hint_name(unpacked)}")
-        return record.fields if record is not None else ()
+        return fields or ()
     if parameter.kind is _VARIADIC:
         if unpacked is not None:
             raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, after **")

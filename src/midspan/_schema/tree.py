@@ -1,5 +1,6 @@
 """A JSON Schema as a tree of nodes with resolved references, and bounds on the work that it can cause."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -12,12 +13,14 @@ from midspan.errors import SchemaError
 
 Schema = dict[str, Any]
 
-MAX_DEPTH = 128
-MAX_VALUES = 50_000
+_MAX_DEPTH = 128
+_MAX_VALUES = 50_000
 _MAX_MEASURED = 2_000_000
 _MAX_VALUE_DEPTH = 100
-_MAX_CHECKS = 50_000
-_MAX_REF_DEPTH = 500
+MAX_SEARCHED_CHARS = 10_000
+"""The length of a text that is matched against a pattern that takes quadratic time."""
+_MAX_BRANCHES = 50_000
+_MAX_NESTING = 500
 _MAX_STACK = 1_000
 """How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 
@@ -32,6 +35,8 @@ _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "
 """Keywords whose schemas look at the very value that their parent looks at."""
 _UNBOUNDED = frozenset(("$dynamicRef", "$recursiveRef", "uniqueItems"))
 """References that may lead to the schema that they are in, and a keyword that compares whole values."""
+_BACKTRACKING = re.compile(r"\(\?<?[=!]|\\[1-9k]")
+"""Lookaround and back-references, which the validator matches by backtracking."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
 PYTHON_TYPES = dict(zip((str, float, int, bool, list, dict, type(None)), TYPES, strict=True))
@@ -117,8 +122,9 @@ class SchemaNode:
         return next(iter(self.unions), [])
 
     @property
-    def not_null_variants(self) -> "list[SchemaNode]":
-        return [variant for variant in self.variants if variant.schema.get("type") != "null"]
+    def unions_without_null(self) -> "list[list[SchemaNode]]":
+        """The unions, without alternatives that only null fits."""
+        return [[variant for variant in union if variant.types != {"null"}] for union in self.unions]
 
     @property
     def options(self) -> list[Any] | None:
@@ -144,32 +150,36 @@ class SchemaNode:
 
     @cached_property
     def conjuncts(self) -> "tuple[SchemaNode, ...]":
-        """This node and all others that each value of it must fit as well: through `$ref` and `allOf`, to their end."""
+        """This node and all others that a value must fit.
+
+        They are reached, directly or indirectly, through `$ref`, `allOf` and unions with one alternative.
+        """
         return self._closure(lambda node: [union[0] for union in node.unions if len(union) == 1])
 
     @cached_property
-    def applying(self) -> "tuple[SchemaNode, ...]":
-        """The conjuncts, and those of a schema that is the only alternative to null."""
-        return self._closure(lambda node: node.not_null_variants if len(node.not_null_variants) == 1 else [])
+    def conjuncts_without_null(self) -> "tuple[SchemaNode, ...]":
+        """As `conjuncts`, for a value other than null: also through unions with one alternative besides null."""
+        return self._closure(lambda node: [union[0] for union in node.unions_without_null if len(union) == 1])
 
     @cached_property
-    def possible(self) -> "tuple[SchemaNode, ...]":
+    def all_alternatives(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])
 
     @property
-    def reachable(self) -> "tuple[SchemaNode, ...]":
+    def all_dependencies(self) -> "tuple[SchemaNode, ...]":
         """All nodes that validating a value may lead to."""
         return self._closure(lambda node: [inner for inner, _ in node.dependencies])
 
-    def _closure(self, variants: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
+    def _closure(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
+        """Return this node and all that follow from it through `$ref`, `allOf` and `following`."""
         found: dict[int, SchemaNode] = {}
         pending = [self]
         while pending:
             node = pending.pop()
             if id(node) not in found:
                 found[id(node)] = node
-                pending += reversed(([node.target] if node.target else []) + [*node.all_of] + variants(node))
+                pending += reversed(([node.target] if node.target else []) + [*node.all_of] + following(node))
         return tuple(found.values())
 
     @property
@@ -236,14 +246,14 @@ class SchemaTree:
     def validation_cost(self) -> "ValidationCost":
         """Return the cost of validating values. A schema that would take too long is an error."""
         known: dict[int, ValidationCost] = {}
-        cost = _node_cost(self.root, known)
-        costs = known.values()
-        checks, ref_depth = max(cost.checks for cost in costs), max(cost.ref_depth for cost in costs)
-        if checks > _MAX_CHECKS:
-            raise SchemaError(f"its references unfold into more than {_MAX_CHECKS:,} checks of one value")
-        if ref_depth > _MAX_REF_DEPTH:
-            raise SchemaError(f"it has a chain of more than {_MAX_REF_DEPTH} references")
-        return replace(cost, checks=checks, branching=max(cost.branching for cost in costs), ref_depth=ref_depth)
+        root = _node_cost(self.root, known)
+        branching = max(cost.branching for cost in known.values())
+        nesting = max(cost.nesting for cost in known.values())
+        if branching > _MAX_BRANCHES:
+            raise SchemaError(f"its references unfold into more than {_MAX_BRANCHES:,} checks of one value")
+        if nesting > _MAX_NESTING:
+            raise SchemaError(f"it has a chain of more than {_MAX_NESTING} references")
+        return replace(root, branching=branching, nesting=nesting)
 
     def _add(self, schema: Any, pointer: str) -> SchemaNode:
         if not isinstance(schema, dict):
@@ -280,6 +290,7 @@ def find_pointer(document: Any, steps: Iterable[str | int]) -> Any:
     for step in steps:
         if isinstance(document, dict):
             document = document.get(step)
+        # A number of more than nine digits is not an index.
         elif isinstance(document, list) and (index := str(step)[:9]).isdecimal() and int(index) < len(document):
             document = document[int(index)]
         else:
@@ -309,15 +320,12 @@ def has_type(value: Any, types: Collection[str]) -> bool:
 
 def check_size(schema: Any) -> None:
     """Reject schemas that are too large to be walked, or nested too deeply for recursion."""
-    size, depth = measure(schema, MAX_DEPTH, MAX_VALUES)
-    if size > MAX_VALUES:
-        raise SchemaError(f"the schema is too large: more than {MAX_VALUES:,} values")
-    if depth > MAX_DEPTH:
-        raise SchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")
+    if measure(schema, _MAX_DEPTH, _MAX_VALUES) is None:
+        raise SchemaError(f"the schema is nested more than {_MAX_DEPTH} levels deep, or has too many values")
 
 
-def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tuple[int, int]:
-    """Return the number of values in a value, and its depth: `max_depth + 1` if it is deeper or has too many values.
+def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tuple[int, int] | None:
+    """Return the number of values in a value, and its depth; None if anything in it is beyond a limit.
 
     It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
     """
@@ -330,36 +338,39 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
             elif isinstance(item, list | tuple):
                 inner.extend(item)
             if size + len(inner) > max_values:
-                return size + len(inner), max_depth + 1
+                return None
         if not inner:
             return size, depth
         size += len(inner)
         level = inner
-    return size, max_depth + 1
+    return None
 
 
 class ValidationCost(Struct, frozen=True):
     """How much work references, unions and `allOf` can make of validating one value."""
 
-    checks: int = 1
-    """At most this many schemas look at the same value."""
     branching: int = 1
-    """The number of branches through which they reach it."""
-    ref_depth: int = 1
+    """The number of branches through which schemas look at the same value."""
+    nesting: int = 1
     """How many of them are nested in each other."""
     total: int = 1
     """The size of the schema with every reference written out once."""
-    is_unbounded: bool = True
-    """Whether validating a value may go deeper into it than the schema itself is deep."""
+    needs_measuring: bool = True
+    """Whether a value must be measured before it is validated.
+
+    So it is if the schema refers to itself, values are compared, or matching a name takes quadratic time.
+    """
+    searches_names: bool = False
+    """Whether `patternProperties` has a pattern that takes quadratic time."""
 
     @property
     def max_value_depth(self) -> int:
-        return max(8, min(_MAX_VALUE_DEPTH, _MAX_STACK // self.ref_depth))
+        return max(8, min(_MAX_VALUE_DEPTH, _MAX_STACK // self.nesting))
 
     def estimate(self, size: int, depth: int) -> int:
         """Return about how many validations a value of this size and depth takes."""
-        unfolded: int = self.branching ** min(depth, 40)
-        return size * (unfolded if self.is_unbounded else min(unfolded, self.total))
+        branches: int = self.branching ** min(depth, 40)
+        return size * (branches if self.needs_measuring else min(branches, self.total))
 
 
 def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
@@ -367,18 +378,32 @@ def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> Validation
     if id(node) in known:
         return known[id(node)]
     known[id(node)] = ValidationCost()  # for a schema that refers to itself
-    checks, branching, ref_depth, total = 1, 0, 0, 1
-    is_unbounded = not _UNBOUNDED.isdisjoint(node.schema)
+    branching, nesting, total = 0, 0, 1
+    searches_names = any(map(takes_quadratic_time, node.pattern_properties))
+    needs_measuring = searches_names or not _UNBOUNDED.isdisjoint(node.schema)
     for inner, is_in_place in node.dependencies:
         cost = _node_cost(inner, known)
+        needs_measuring = needs_measuring or cost.needs_measuring
+        searches_names = searches_names or cost.searches_names
         total += cost.total
-        is_unbounded = is_unbounded or cost.is_unbounded
         if is_in_place:
-            checks += cost.checks
             branching += cost.branching
-            ref_depth = max(ref_depth, cost.ref_depth)
-    known[id(node)] = ValidationCost(checks, max(branching, 1), ref_depth + 1, total, is_unbounded)
+            nesting = max(nesting, cost.nesting)
+    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total, needs_measuring, searches_names)
     return known[id(node)]
+
+
+def takes_quadratic_time(pattern: Any) -> bool:
+    """Return whether a match by backtracking may begin at any character of a text, which takes quadratic time."""
+    if not isinstance(pattern, str) or not _BACKTRACKING.search(pattern):
+        return False
+    depth = 0
+    plain = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", pattern)  # without escapes and sets of characters
+    for sign in plain:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and depth == 0:
+            return True
+    return not plain.startswith("^")
 
 
 def without_titles(schema: Schema) -> Schema:

@@ -123,7 +123,8 @@ def create_app(
             allow_headers=["authorization", "content-type", "last-event-id"],
             expose_headers=["x-run-id", "location", "retry-after"],
         )
-    return ServerApp(service, app, routes, (mcp, agent, service.journal) if close_agent else (mcp,))
+    owned = (mcp, metrics)
+    return ServerApp(service, app, routes, (*owned, agent, service.journal) if close_agent else owned)
 
 
 def _token_authentication(tokens: Tokens) -> Authenticate:

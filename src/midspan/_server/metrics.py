@@ -44,6 +44,11 @@ class Metrics:
         self._counting: set[asyncio.Task[None]] = set()
         service.observers.append(self._observe)
 
+    async def aclose(self) -> None:
+        """Finish counting, which reads the journal."""
+        if self._counting:
+            await asyncio.wait(self._counting)
+
     def _counter(self, name: str, description: str, *labels: str) -> Counter:
         return Counter(name, description, labels, registry=self.registry)
 

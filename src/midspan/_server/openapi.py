@@ -58,7 +58,7 @@ _USER_TEXT: dict[str, dict[str, Any]] = {
         "parts": {"contains": {"properties": {"type": {"const": "text"}, "text": _TEXT}, "required": ["type", "text"]}}
     },
 }
-"""In which field a message of the user has its text; a request needs at least one."""
+"""In which field a message of the user has its text; a request needs at least one, or the result of a tool."""
 
 
 class _Operation(NamedTuple):
@@ -152,6 +152,9 @@ def _name_models(schemas: dict[str, Any], models: Sequence[ModelChoice]) -> None
     for name, fields in _USER_TEXT.items():
         message = {"properties": {"role": {"const": "user"}, **fields}, "required": ["role", *fields]}
         schemas[name]["properties"]["messages"]["contains"] = message
+    result = {"properties": {"role": {"const": "tool"}}, "required": ["role"]}
+    messages = schemas["CompletionRequest"]["properties"]["messages"]
+    messages["contains"] = {"anyOf": [messages["contains"], result]}
 
 
 def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:

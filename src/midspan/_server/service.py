@@ -280,8 +280,7 @@ class Service:
 
     async def events(self, info: RunInfo, from_event: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """The events of a run from a number on, until it has ended or was interrupted."""
-        silence_timeout = None if info.summary.state == "running" else 0
-        events = self.runs.subscribe(info.run, from_event=from_event, silence_timeout=silence_timeout)
+        events = self.runs.subscribe(info.run, from_event=from_event)
         try:
             async for number, event in events:
                 yield number, event

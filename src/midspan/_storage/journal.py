@@ -1,11 +1,11 @@
-"""The journal seam: where the events of runs are stored.
+"""The protocol of journals: where the events of runs are stored.
 
 Above it are background runs, which append events as JSON documents and read them again. Below it are memory, SQLite or
 a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
+        """Whether the run has a RunEnd, after which nothing can be appended. An interrupted run has none."""
         return self.state in ENDED_STATES
 
     def after(self, event: RunEvent) -> "RunSummary":
@@ -154,6 +155,12 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
     if expected_seq != length or ended:
         return RunElsewhereError(run, expected=expected_seq, found=length, ended=ended)
     return None
+
+
+def check_state(state: str | None) -> None:
+    """Raise ConfigError if it is not the name of a state."""
+    if state is not None and state not in get_args(StateName):
+        raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
 
 
 def cursor_number(cursor: str | None) -> int:

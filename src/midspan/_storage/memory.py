@@ -16,6 +16,7 @@ from midspan._storage.journal import (
     SessionInfo,
     Sessions,
     StateName,
+    check_state,
     conflict,
     cursor_number,
 )
@@ -71,6 +72,7 @@ class MemoryJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
+        check_state(state)
         before = cursor_number(after)
         matching = (
             info

@@ -28,21 +28,20 @@ from midspan._storage.journal import (
     SessionInfo,
     Sessions,
     StateName,
+    check_state,
     conflict,
     cursor_number,
 )
 from midspan._storage.sqlite_file import open_file, translated
-from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
+from midspan.errors import ConfigError, JournalError, UnknownRunError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
 _Job = tuple[Work[Any], asyncio.Future[Any]]
 
-_MAX_WRITES = 512
+_MAX_JOBS = 256
 """The number of requests that share a transaction."""
-_MAX_READS = 16
-"""Few, because the result of one request waits for the others."""
 _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
@@ -72,9 +71,11 @@ class SqliteJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"the path of a journal must be a string or a Path, got {path!r:.80}")
         file = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE", _MAX_WRITES)
-        self._reader = _Worker("midspan-journal-reader", file, "BEGIN", _MAX_READS)
+        self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE")
+        self._reader = _Worker("midspan-journal-reader", file, "BEGIN")
 
     async def append(
         self,
@@ -89,8 +90,8 @@ class SqliteJournal:
         events = tuple(events)  # the caller may change the list before it is stored
 
         def work(connection: sqlite3.Connection) -> int | JournalError:
-            found = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
-            run_id, length, state = found or (None, None, "running")
+            row = connection.execute("SELECT id, length, state FROM runs WHERE run = ?", (run,)).fetchone()
+            run_id, length, state = row or (None, None, "running")
             error = conflict(run, expected_seq, length, ended=state in ENDED_STATES)
             if error is not None:
                 return error
@@ -129,6 +130,7 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
+        check_state(state)
         filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
         return await self._list(filters, limit)
 
@@ -170,9 +172,9 @@ class SqliteJournal:
 class _Worker:
     """A connection, and the thread that uses it, which starts with the first request."""
 
-    def __init__(self, name: str, path: Path, begin: str, max_jobs: int) -> None:
+    def __init__(self, name: str, path: Path, begin: str) -> None:
         """`begin` starts a transaction."""
-        self._name, self._path, self._begin, self._max_jobs = name, path, begin, max_jobs
+        self._name, self._path, self._begin = name, path, begin
         self._start()
 
     def _start(self) -> None:
@@ -218,17 +220,11 @@ class _Worker:
         """Run all jobs that wait, as many in one transaction as it takes."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
-            jobs: list[_Job] = []
-            while self._jobs and len(jobs) < self._max_jobs:
-                job = self._jobs.popleft()
-                if not job[1].cancelled():
-                    jobs.append(job)
-            outcomes: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+            jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MAX_JOBS))]
+            jobs = [job for job in jobs if not job[1].cancelled()]
             for (_, future), result in zip(jobs, self._results([work for work, _ in jobs]), strict=True):
-                outcomes.setdefault(future.get_loop(), []).append((future, result))
-            for loop, resolved in outcomes.items():  # each loop is woken once
                 with suppress(RuntimeError):  # the loop is closed, and nobody waits there
-                    loop.call_soon_threadsafe(_resolve, resolved)
+                    future.get_loop().call_soon_threadsafe(_resolve, future, result)
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
@@ -240,19 +236,17 @@ class _Worker:
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
             _close_all(self._connections, self._process)  # which also rolls back
-            is_translated = isinstance(error, sqlite3.Error | MidspanError)
-            return [translated(error, self._path) if is_translated else error for _ in works]
+            return [translated(error, self._path)] * len(works)
         return results
 
 
-def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in outcomes:
-        if future.done():
-            continue
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def _close_all(connections: list[sqlite3.Connection], process: int) -> None:

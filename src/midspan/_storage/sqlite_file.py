@@ -114,15 +114,13 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-_CANNOT_USE_FILE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
-
-def translated(error: Exception, path: Path) -> MidspanError:
-    """Our exception for what SQLite raised. Each waiting caller needs its own, because each adds a traceback."""
-    if isinstance(error, MidspanError):
-        translation: MidspanError = type(error)(*error.args)
-    elif getattr(error, "sqlite_errorcode", 0) & 0xFF in _CANNOT_USE_FILE:  # the low byte is the primary result code
-        translation = ConfigError(f"cannot use {path} as a journal: {error}")
+def translated(error: Exception, path: Path) -> Exception:
+    """Our exception for what SQLite raised; other exceptions stay as they are."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary result code
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        translation: MidspanError = ConfigError(f"cannot use {path} as a journal: {error}")
     else:
         translation = JournalError(f"the journal {path} failed: {error}")
     translation.__cause__ = error

@@ -6,7 +6,7 @@ newer release can be read as long as its version is the same.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -56,13 +56,11 @@ def to_json(value: RunEvent | Iterable[Message]) -> bytes:
         raise CodecError(f"{type(value).__name__} is not JSON serializable: {error}") from error
 
 
-def from_json(data: bytes | str, kind: str) -> Any:
+def from_json(data: bytes | str, kind: Literal["messages", "event"]) -> Any:
     """Decode a document of this kind, as `to_json` writes it.
 
     The kinds are `messages` (a tuple of Message) and `event` (one of the events of a run).
     """
-    if kind not in DECODERS:
-        raise CodecError(f"unknown kind of document {kind!r}; known kinds: {', '.join(DECODERS)}")
     try:
         document = _decode_envelope(data)
         if document.midspan > VERSION:

@@ -14,10 +14,6 @@ from midspan._types.messages import History, Message
 EncodedMessage = bytes | memoryview | Raw
 
 
-def _never(_first: Message, _second: Message) -> bool:
-    return False
-
-
 class MessageEncoder(Struct, frozen=True, gc=False):
     """How one API wants messages."""
 
@@ -25,7 +21,7 @@ class MessageEncoder(Struct, frozen=True, gc=False):
     """Identifies the encoding."""
     encode: Callable[[Sequence[Message]], Sequence[EncodedMessage]]
     """Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
-    is_one_turn: Callable[[Message, Message], bool] = _never
+    is_one_turn: Callable[[Message, Message], bool] = lambda _first, _second: False
     """Whether two messages in a row are encoded as one."""
 
 

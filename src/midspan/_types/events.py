@@ -34,9 +34,9 @@ class TurnStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_sta
     tool_choice: ToolChoice | None = None
     """The tool choice of the request."""
     tools_withdrawn: bool = False
-    """A rule of the run allows only an answer, whatever the caller's tool choice is."""
+    """The model may only answer, because a limit was reached. Its tools stay declared, but calls are forbidden."""
     limit: str | None = None
-    """The limit that was reached, if that is the reason."""
+    """The limit that was reached."""
 
 
 class TextDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="text_delta"):
@@ -209,7 +209,6 @@ class _Tagged(Struct):
 
 
 _known: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
-_tagged = msgspec.json.Decoder(_Tagged)
 _KNOWN_TAGS = frozenset(event_type.__struct_config__.tag for event_type in get_args(KnownEvent))
 
 
@@ -218,7 +217,7 @@ def decode_event(data: bytes | Raw) -> RunEvent:
     try:
         return _known.decode(data)
     except msgspec.ValidationError:
-        tag = _tagged.decode(data).type
+        tag = msgspec.json.decode(data, type=_Tagged).type
         if tag in _KNOWN_TAGS:
             raise
         return UnknownEvent(tag, Raw(bytes(data)))

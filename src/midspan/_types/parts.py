@@ -106,7 +106,7 @@ class Resource(Struct, frozen=True, gc=False, omit_defaults=True, tag="resource"
 NOT_RUN = "not run"
 """The note on the result of a call that was wrong and therefore not run."""
 UNREADABLE = "unreadable arguments"
-FORBIDDEN = "forbidden by the tool choice"
+FORBIDDEN = "forbidden"
 OVER_LIMIT = "over a limit"
 REPEATED = "repeated"
 REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))

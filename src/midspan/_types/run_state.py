@@ -80,8 +80,8 @@ class RunState(Struct, frozen=True, gc=False):
     """Of the last response."""
     tool_choice: ToolChoice | None = None
     """Of the last request."""
-    tools_withdrawn: bool = False
-    """Whether a rule of the run allowed the last request only an answer."""
+    calls_forbidden: bool = False
+    """Whether the last request allowed only an answer, because a limit was reached."""
     limit: str | None = None
     """The limit that was reached; since then the model is only asked for its answer."""
     has_run_call: bool = False
@@ -120,9 +120,9 @@ class RunState(Struct, frozen=True, gc=False):
             self,
             turn=event.turn,
             tool_choice=event.tool_choice,
-            tools_withdrawn=event.tools_withdrawn,
+            calls_forbidden=event.tools_withdrawn,
             limit=event.limit,
-            refused_turns=self.refused_turns if self.tools_withdrawn is event.tools_withdrawn else 0,
+            refused_turns=self.refused_turns if self.calls_forbidden is event.tools_withdrawn else 0,
         )
 
     def after_retry(self, event: TurnRetry) -> "RunState":

@@ -1,6 +1,7 @@
 """What a caller declares about tools and models: specs, tool choice, limits, settings."""
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
@@ -191,10 +192,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     on_limit: OnLimit = "error"
 
     def __post_init__(self) -> None:
-        per_tool = self.max_calls_per_tool
-        numbers = dict(per_tool) if isinstance(per_tool, dict) else {"max_calls_per_tool": per_tool}
-        for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
-            numbers[name] = getattr(self, name)
+        numbers = {name: getattr(self, name) for name in self.__struct_fields__ if name != "on_limit"}
+        if isinstance(self.max_calls_per_tool, dict):
+            numbers |= {"max_calls_per_tool": None, **self.max_calls_per_tool}
         for name, value in numbers.items():
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
@@ -206,10 +206,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         """Return the limits, also from a dict. Raises ConfigError if a name or a value is not valid."""
         if limits is None or isinstance(limits, Limits):
             return limits or cls()
-        try:
-            return cls(**limits)
-        except TypeError as error:
-            raise ConfigError(f"limits: {error}; known limits: {', '.join(cls.__struct_fields__)}") from error
+        return cls(**_known_fields(cls, limits, "limits"))
 
 
 ThinkingLevel = Literal["minimal", "low", "medium", "high"]
@@ -232,18 +229,32 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] = {}
     """Top-level fields of the provider's own request, which override the others."""
 
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and not (isinstance(self.max_tokens, int) and self.max_tokens > 0):
+            raise ConfigError(f"max_tokens must be a positive number, got {self.max_tokens!r}")
+        for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty"):
+            value = getattr(self, name)
+            if isinstance(value, float) and not isfinite(value):  # JSON has no such number
+                raise ConfigError(f"{name} must be a finite number, got {value!r}")
+
     @classmethod
     def of(cls, settings: "ModelSettings | dict[str, Any] | None") -> "ModelSettings":
         """Return the settings, also from a dict. Raises ConfigError if a name or a value is not valid."""
         if settings is None or isinstance(settings, ModelSettings):
             return settings or cls()
-        unknown = [name for name in settings if name not in cls.__struct_fields__]
-        if unknown:
-            raise ConfigError(f"unknown setting {unknown[0]!r}; known settings: {', '.join(cls.__struct_fields__)}")
         try:
-            return convert(settings, cls)
+            return convert(_known_fields(cls, settings, "settings"), cls)
         except ValidationError as error:
             raise ConfigError(f"settings: {error}") from error
+
+
+def _known_fields(cls: type[Struct], fields: Any, label: str) -> Mapping[str, Any]:
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f"{label} must be {cls.__name__} or a dict, got {fields!r:.80}")
+    for name in fields:
+        if name not in cls.__struct_fields__:
+            raise ConfigError(f"{label}: unknown name {name!r}; known names: {', '.join(cls.__struct_fields__)}")
+    return fields
 
 
 NAMESPACES = ("default_api.", "default_api:", "functions.", "tools.")

@@ -18,7 +18,6 @@ NOT_JSON = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 """What encoding raises for a value that JSON cannot express."""
 encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 """Encode as JSON with sorted keys: equal values give equal bytes."""
-_SURROGATE = "[\ud800-\udfff]"
 _TOKEN = re.compile(r"[!-~]+")
 _MIN_TOKEN_CHARS = 16
 
@@ -60,7 +59,7 @@ def estimate_tokens(text: str) -> int:
 
 def replace_surrogates(text: str) -> str:
     """Replace unpaired surrogates, which JSON cannot encode."""
-    return re.sub(_SURROGATE, "\ufffd", text)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
@@ -79,7 +78,10 @@ def canonical_json(value: Any) -> bytes:
             return encoded
         return encode_sorted(_with_integers(msgspec.json.decode(encoded)))
     except NOT_JSON:
-        return repr(value).encode("utf-8", "backslashreplace")
+        try:
+            return repr(value).encode("utf-8", "backslashreplace")
+        except RecursionError:
+            return object.__repr__(value).encode()  # nested too deeply to be compared
 
 
 def _with_integers(value: Any) -> Any:

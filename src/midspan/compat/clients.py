@@ -23,14 +23,13 @@ from midspan.errors import ConfigError, DuplicateToolError, LimitReachedError
 from midspan.providers.anthropic.client import Anthropic
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.anthropic.profile import DEFAULT_MODEL as DEFAULT_CLAUDE
-from midspan.providers.encoding import adapted_tool
+from midspan.providers.encoding import adapted_tool, json_text
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.decode import response as decode_gemini
 from midspan.providers.openai.client import OpenAI
 from midspan.providers.openai.decode import decode_response as decode_openai
 from midspan.providers.openai.profile import PRESETS
-from midspan.providers.provider import Provider, WireProvider
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import execute
 from midspan.tools.files import load_module
@@ -41,6 +40,7 @@ MessageDict = dict[str, Any]
 ToolDefinition = Mapping[str, Any]
 """`name`, `description`, `parameters` (a JSON Schema), `function`, and `final_tool`."""
 ToolChoiceLike = str | dict[str, Any] | None
+AnyProvider = Anthropic | Gemini | OpenAI
 _QUESTION: MessageDict = {"role": "user", "content": "?"}
 
 
@@ -60,7 +60,7 @@ class Client(ABC):
 
     _api_name: str
     _default_model: str
-    _provider_class: Callable[..., Provider]
+    _provider_class: Callable[..., AnyProvider]
     _messages_field = "messages"
     _choice_field = "tool_choice"
 
@@ -87,7 +87,7 @@ class Client(ABC):
         """Whether each result is a message of its own."""
         return False
 
-    def _make_provider(self, headers: Mapping[str, str] | None) -> Provider:
+    def _make_provider(self, headers: Mapping[str, str] | None) -> AnyProvider:
         return self._provider_class(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
 
     # Tools
@@ -193,24 +193,17 @@ class Client(ABC):
             if not calls:
                 return message
             allowed = self.tools if conversation.available_tools is None else conversation.available_tools
-            outcomes = [
-                self.execute_tool(call, context)
-                if call["name"] in allowed
-                else _failure(f"unknown tool: {call['name']}")
-                for call in calls
-            ]
-            responses = [
-                self._format_tool_response(call["id"], msgspec.json.encode(outcome).decode(), call["name"])
-                for call, outcome in zip(calls, outcomes, strict=True)
-            ]
+            responses, is_final = [], False
+            for call in calls:
+                id, name = call["id"], call["name"]
+                outcome = self.execute_tool(call, context) if name in allowed else _failure(f"unknown tool: {name}")
+                is_final = is_final or bool(outcome["success"] and self.tools[name].final)
+                responses.append(self._format_tool_response(id, json_text(outcome), name))
             if not self._should_split_tool_responses():
                 responses = [{"role": "tool", "content": [block for item in responses for block in item["content"]]}]
             conversation.messages += responses
             conversation.history = conversation.history.append(*map(to_message, responses))
-            if any(
-                outcome["success"] and self.tools[call["name"]].final
-                for call, outcome in zip(calls, outcomes, strict=True)
-            ):
+            if is_final:
                 return {**responses[-1], "conversation_id": message["conversation_id"]}
             message = self.send_message(None, message["conversation_id"], **options)
         raise LimitReachedError(f"the model still calls tools after {self.max_iterations} turns")
@@ -229,13 +222,11 @@ class Client(ABC):
     def _generate(self, request: ModelRequest, extra_headers: Mapping[str, str] | None) -> ModelResponse:
         if not extra_headers:
             return run_blocking(self.provider.generate(request))
-        provider = self._make_provider({**(self._options.get("headers") or {}), **extra_headers})
 
         async def generate() -> ModelResponse:
-            try:
+            headers = {**(self._options.get("headers") or {}), **extra_headers}
+            async with self._make_provider(headers) as provider:
                 return await provider.generate(request)
-            finally:
-                await provider.aclose()
 
         return run_blocking(generate())
 
@@ -264,7 +255,6 @@ class Client(ABC):
     ) -> Any:
         """Return the body of a request with these parts."""
         request = ModelRequest(self._config(None, None, _specs(tools), choice), History([to_message(message)]))
-        assert isinstance(self.provider, WireProvider)
         return msgspec.json.decode(self.provider.wire_request(request, stream=False).body)
 
     def _convert_tool_to_api_format(self, tool: ToolDefinition) -> Any:

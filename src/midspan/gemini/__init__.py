@@ -41,8 +41,6 @@ _NAMES = {
         "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
     ),
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 
 if not TYPE_CHECKING:  # a type checker would accept any name otherwise
-    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)

@@ -45,8 +45,8 @@ _LOSSLESS = Capabilities(signatures=False)
 class AutoResponse(GenerateContentResponse):
     """The final answer; `result` has everything that led to it."""
 
-    def __init__(self, result: RunResult, form: Any) -> None:
-        super().__init__(result.response, result.text, form=form)
+    def __init__(self, result: RunResult, output_type: Any) -> None:
+        super().__init__(result.response, result.text, output_type=output_type)
         self.result = result
 
     @property
@@ -76,7 +76,7 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history), fields.form
+    return agent, _history(fields.first_content).append(*history), fields.output_type
 
 
 def _history(contents: bytes) -> History:
@@ -96,7 +96,7 @@ class _WithCache(WrapperProvider):
         return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
-async def answer_chunks(stream: RunStream, form: Any = Any) -> AsyncGenerator[GenerateContentResponse, None]:
+async def answer_chunks(stream: RunStream, output_type: Any = Any) -> AsyncGenerator[GenerateContentResponse, None]:
     """Yield the final answer of a run in chunks, and then the whole answer."""
     async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
@@ -104,7 +104,7 @@ async def answer_chunks(stream: RunStream, form: Any = Any) -> AsyncGenerator[Ge
             parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
             answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
             yield GenerateContentResponse(answer, is_chunk=True)
-    yield AutoResponse(stream.result, form)
+    yield AutoResponse(stream.result, output_type)
 
 
 class ToolRegistry:

@@ -1,18 +1,18 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from types import FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
-from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.providers.auth import HiddenArguments
+from midspan.gemini.response import ChunkReader, GenerateContentResponse, ResponseStream
+from midspan.providers.auth import HiddenValues
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.api import ConnectionOptions, connect, duration
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from midspan._loop.background_runs import BackgroundRuns, View
     from midspan.gemini.auto import AutoResponse
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class AsyncClient(ClosedOnExit):
     """The Gemini API for async code."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
-        hidden: Any = HiddenArguments(connection)  # no traceback shows the key
+        hidden: Any = HiddenValues(connection)  # no traceback shows the key
         del connection
         self.model = model
         self.api = connect(hidden)
@@ -47,11 +50,11 @@ class AsyncClient(ClosedOnExit):
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
-        return GenerateContentResponse(answer, form=fields.form)
+        return GenerateContentResponse(answer, output_type=fields.output_type)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
-    ) -> AsyncResponseStream:
+    ) -> ResponseStream:
         """Send a request and return the chunks of the response.
 
         With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer;
@@ -60,22 +63,22 @@ class AsyncClient(ClosedOnExit):
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
 
-            agent, history, form = prepare(self, contents, options)
-            return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
+            agent, history, output_type = prepare(self, contents, options)
+            return ResponseStream(answer_chunks(agent.stream(messages=history), output_type))
         path, capabilities, fields = self._request(options)
         body = fields.body(contents, capabilities)
-        return AsyncResponseStream(self._stream(path, body, capabilities.api, fields.form))
+        return ResponseStream(self._stream(path, body, capabilities.api, fields.output_type))
 
     async def _stream(
-        self, path: str, body: bytes, api: Api, form: Any
+        self, path: str, body: bytes, api: Api, output_type: Any
     ) -> AsyncGenerator[GenerateContentResponse, None]:
         pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
-                    yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
+                    yield chunk
         response = reader.response()
-        yield GenerateContentResponse(response, form=form)
+        yield GenerateContentResponse(response, output_type=output_type)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
@@ -89,8 +92,8 @@ class AsyncClient(ClosedOnExit):
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-        agent, history, form = prepare(self, contents, options)
-        return AutoResponse(await agent.run(messages=history), form)
+        agent, history, output_type = prepare(self, contents, options)
+        return AutoResponse(await agent.run(messages=history), output_type)
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
@@ -165,65 +168,6 @@ def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestField
     return _cached_fields(capabilities, **hashable)
 
 
-class Client:
-    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
-
-    def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
-        hidden: Any = HiddenArguments(connection)
-        del connection
-        self.aio = AsyncClient(model, **hidden)
-        self.caches = Caches(self.aio.caches)
-
-    def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
-        """Send a request and return the whole response; see `AsyncClient.generate_content`."""
-        return run_blocking(self.aio.generate_content(contents, **options))
-
-    def stream_generate_content(
-        self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
-    ) -> ResponseStream:
-        """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
-        stream = self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
-        return ResponseStream(stream)
-
-    def generate_content_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> "AutoResponse":
-        """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
-        return run_blocking(self.aio.generate_content_with_auto_tools(contents, **options))
-
-    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
-        """Do the same in the background; return the id to subscribe to."""
-
-        async def start() -> str:
-            return self.aio.stream_generate_with_auto_tools(contents, **options)
-
-        return run_blocking(start())
-
-    def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
-        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
-        return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
-
-    def stop_stream(self, stream_id: str) -> bool:
-        """Cancel a background run; return whether it was still running."""
-        return run_blocking(self.aio.stop_stream(stream_id))
-
-    def get_stream_status(self, stream_id: str) -> "RunStatus":
-        return run_blocking(self.aio.get_stream_status(stream_id))
-
-    def count_tokens(self, contents: Contents, **options: Unpack[RequestOptions]) -> wire.CountTokensResponse:
-        return run_blocking(self.aio.count_tokens(contents, **options))
-
-    def list_models(self) -> list[wire.Model]:
-        return run_blocking(self.aio.list_models())
-
-    def close(self) -> None:
-        run_blocking(self.aio.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 class AsyncCaches:
     """The caches of a client."""
 
@@ -269,24 +213,66 @@ class AsyncCaches:
         await self._client.api.cache("DELETE", cache_name(name))
 
 
+def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method for plain code, which calls this method of the object in `aio` and waits for it."""
+
+    @wraps(method)
+    def blocking_method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(method(self.aio, *args, **kwargs))
+
+    return blocking_method
+
+
 class Caches:
     """`AsyncCaches` for plain code."""
 
     def __init__(self, caches: AsyncCaches) -> None:
-        self._caches = caches
+        self.aio = caches
 
-    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
-        """Create a cache; see `AsyncCaches.create`."""
-        return run_blocking(self._caches.create(contents, **cache))
+    create = _blocking(AsyncCaches.create)
+    get = _blocking(AsyncCaches.get)
+    list = _blocking(AsyncCaches.list)
+    update = _blocking(AsyncCaches.update)
+    delete = _blocking(AsyncCaches.delete)
 
-    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return run_blocking(self._caches.get(name))
 
-    def list(self) -> list[wire.CachedContent]:
-        return run_blocking(self._caches.list())
+class Client:
+    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
 
-    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
-        return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
+    def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
+        hidden: Any = HiddenValues(connection)
+        del connection
+        self.aio = AsyncClient(model, **hidden)
+        self.caches = Caches(self.aio.caches)
 
-    def delete(self, name: str | wire.CachedContent) -> None:
-        run_blocking(self._caches.delete(name))
+    generate_content = _blocking(AsyncClient.generate_content)
+    generate_content_with_auto_tools = _blocking(AsyncClient.generate_content_with_auto_tools)
+    count_tokens = _blocking(AsyncClient.count_tokens)
+    list_models = _blocking(AsyncClient.list_models)
+    stop_stream = _blocking(AsyncClient.stop_stream)
+    get_stream_status = _blocking(AsyncClient.get_stream_status)
+    close = _blocking(AsyncClient.aclose)
+
+    def stream_generate_content(
+        self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
+    ) -> ResponseStream:
+        """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
+        return self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
+
+    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
+        """Do the same in the background; return the id to subscribe to."""
+
+        async def start() -> str:
+            return self.aio.stream_generate_with_auto_tools(contents, **options)
+
+        return run_blocking(start())
+
+    def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
+        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
+        return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -12,18 +12,17 @@ from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini import types
-from midspan.gemini.types import describe, is_type, read, set_fields
+from midspan.gemini.output import output_fields, schema_field
+from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
-from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool_of
 from midspan.tools.toolbox import SessionTools, Toolbox
 
 Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
-ToolLike = Any
+GeminiTool = Any
 """A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 _Object = Mapping[str, Any] | None
 
@@ -51,33 +50,18 @@ class RequestOptions(TypedDict, total=False):
     model_armor_config: _Object
     generation_output_config: _Object
     generation_config: wire.GenerationConfig | _Object
-    # The fields of the generation config.
+    # Fields of the generation config. The others are passed in `generation_config`.
     temperature: float | None
     top_p: float | None
     top_k: float | None
-    candidate_count: int | None
     max_output_tokens: int | None
     stop_sequences: Sequence[str] | None
-    response_logprobs: bool | None
-    logprobs: int | None
-    presence_penalty: float | None
-    frequency_penalty: float | None
     seed: int | None
     response_mime_type: str | None
     response_schema: Any
+    """A Python type, a Schema or a dict."""
     response_json_schema: Any
-    response_format: Any
-    response_modalities: Sequence[str] | None
-    media_resolution: str | None
-    speech_config: _Object
     thinking_config: wire.ThinkingConfig | _Object
-    image_config: _Object
-    enable_enhanced_civic_answers: bool | None
-    audio_transcription_config: _Object
-    translation_config: _Object
-    audio_timestamp: bool | None
-    routing_config: _Object
-    model_selection_config: _Object
 
 
 class AutoOptions(RequestOptions, total=False):
@@ -93,8 +77,8 @@ class RequestFields(NamedTuple):
 
     head: bytes
     tail: bytes
-    form: Any
-    """The Python type that the answer should be of; Any if it was not requested by a type."""
+    output_type: Any
+    """The Python type of the answer; Any if it was not requested by a type."""
 
     @property
     def first_content(self) -> bytes:
@@ -115,7 +99,7 @@ def request_fields(
     capabilities: Capabilities,
     *,
     system_instruction: Contents | None = None,
-    tools: ToolLike | Sequence[ToolLike] | None = (),
+    tools: GeminiTool | Sequence[GeminiTool] | None = (),
     tool_choice: Any = None,
     tool_config: Any = None,
     cached_content: Any = None,
@@ -136,11 +120,11 @@ def request_fields(
             head, system = encode.head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
         request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
-    generation, form = _generation_config(generation_config, settings)
+    generation, output_type = _generation_config(generation_config, settings)
     if request.tools and generation and generation.response_mime_type == "application/json":
         encode.check_json_with_tools(capabilities)
     inner = dump(replace(request, generation_config=generation))[1:-1]
-    return RequestFields(head, b"," + inner if inner else b"", form)
+    return RequestFields(head, b"," + inner if inner else b"", output_type)
 
 
 def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.GenerationConfig | None, Any]:
@@ -151,9 +135,9 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.Gene
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
-    merged |= types.output_fields(schema, json_schema, merged.get("response_mime_type"))
-    form = next((item for item in (schema, json_schema) if is_type(item)), Any)
-    return read(wire.GenerationConfig, merged, "") if merged else None, form
+    fields, output_type = output_fields(schema, json_schema, merged.get("response_mime_type"))
+    merged = fields | merged
+    return read(wire.GenerationConfig, merged, "") if merged else None, output_type
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
@@ -219,14 +203,14 @@ def _read_system(system: Contents | None) -> wire.Content | None:
     return _read_content({**fields, "role": None}, "system_instruction")
 
 
-def tool_list(tools: ToolLike | Iterable[ToolLike] | None) -> list[ToolLike]:
+def tool_list(tools: GeminiTool | Iterable[GeminiTool] | None) -> list[GeminiTool]:
     """Return the tools that a caller passed: several, one or none."""
     if isinstance(tools, list | tuple):
         return list(tools)
     return [] if tools is None else [tools]
 
 
-def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
+def read_tools(tools: GeminiTool | Iterable[GeminiTool] | None) -> list[wire.Tool]:
     """Return each built-in tool as a tool, then all functions together as one tool."""
     builtins: list[wire.Tool] = []
     functions: list[wire.FunctionDeclaration] = []
@@ -245,7 +229,7 @@ def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
     return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
 
 
-def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
+def _read_tool(tool: GeminiTool, where: str) -> wire.Tool:
     match tool:
         case wire.McpServer():
             return read(wire.Tool, {"mcp_servers": [tool]}, where)
@@ -256,10 +240,9 @@ def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
             return _read_whole_tool(tool, where)
         case Mapping() if "name" not in tool and "function" not in tool:
             return _read_whole_tool(tool, where)
-        case Toolbox():
-            return wire.Tool(function_declarations=[*map(_declaration_of, tool.list_tools())])
-        case LocalTools() | SessionTools():
-            return wire.Tool(function_declarations=[*map(_declaration_of, tool.listing.tools)])
+        case Toolbox() | SessionTools():
+            source = tool.source() if isinstance(tool, Toolbox) else tool
+            return wire.Tool(function_declarations=[*map(_declaration_of, source.listing.tools)])
     return wire.Tool(function_declarations=[_read_function(tool, where)])
 
 
@@ -275,7 +258,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, ToolSpec):
         return _declaration_of(function)
     if isinstance(function, Mapping) and "function" in function:
-        return _declaration_of(ToolSpec.of(types.to_json(function, where)))
+        return _declaration_of(ToolSpec.of(to_json(function, where)))
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
@@ -289,7 +272,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     )
 
 
-def declaration_of(function: Callable[..., Any]) -> types.FunctionDeclaration:
+def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
     return _declaration_of(tool_of(function).spec)
 
@@ -297,22 +280,18 @@ def declaration_of(function: Callable[..., Any]) -> types.FunctionDeclaration:
 _cached_declaration = lru_cache(maxsize=256)(declaration_of)
 
 
-def _declaration_of(spec: ToolSpec) -> types.FunctionDeclaration:
+def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
     adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = UNSET if adapted.is_empty else adapted.schema
-    return types.FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
+    return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 
 
 def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
-    """Return a declaration. Types, and schemas that say more than the API's own can, are sent as JSON Schema."""
+    """Return a declaration. Schemas that say more than the API's own can are sent as JSON Schema."""
     fields = set_fields(wire.FunctionDeclaration, declaration, where)
     for name in ("parameters", "response"):
-        json_name = f"{name}_json_schema"
-        schema = fields.pop(name, None)
-        if is_type(schema):
-            fields[json_name] = types.json_schema_of(schema, arguments=True)
-        elif schema is not None:
-            fields |= types.schema_field(schema, f"{where}.{name}", name, json_name)
+        if name in fields:
+            fields |= schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
     return read(wire.FunctionDeclaration, fields, where)
 
 

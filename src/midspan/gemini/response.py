@@ -1,7 +1,7 @@
 """Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from functools import cached_property
 from typing import Any, Self, TypeVar, overload
 
@@ -12,8 +12,10 @@ from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, is_local_id
+from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
-from midspan.gemini.types import FunctionCall, parse_answer
+from midspan.gemini.output import parse_answer
+from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import finish_reason_of
@@ -28,26 +30,26 @@ class GenerateContentResponse:
     """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
     def __init__(
-        self, answer: ModelResponse, text: str | None = None, *, form: Any = Any, is_chunk: bool = False
+        self, model_response: ModelResponse, text: str | None = None, *, output_type: Any = Any, is_chunk: bool = False
     ) -> None:
-        """`text` replaces that of the answer; `form` is the type that was requested for it."""
-        self.answer = answer
-        """The response as every provider returns it."""
+        """`text` replaces that of the response; `output_type` is the type that was requested for it."""
+        self.model_response = model_response
+        """The response in the form that all providers share."""
         self.is_chunk = is_chunk
         """Whether it is one chunk of a stream."""
         self._text = text
-        self._form = form
+        self._output_type = output_type
 
     @property
     def message(self) -> Message:
         """The response as a message of a History, which sends it back byte for byte."""
-        return self.answer.message
+        return self.model_response.message
 
     @cached_property
     def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
         """What the server sent, one for each chunk of a stream."""
         chunks = []
-        for raw in self.answer.raw:
+        for raw in self.model_response.raw:
             chunk = load(wire.GenerateContentResponse, raw)
             candidates = [
                 replace(candidate, content=candidate.content and _with_args(candidate.content))
@@ -59,7 +61,7 @@ class GenerateContentResponse:
     @cached_property
     def content(self) -> wire.Content:
         """The turn of the model, for the contents of the next request."""
-        data = self.answer.message.provider_data
+        data = self.model_response.message.provider_data
         if data is not None and data.raw:
             return _with_args(load(wire.Content, data.raw))
         contents = [candidate.content for candidate in self.candidates if candidate.content]
@@ -77,39 +79,39 @@ class GenerateContentResponse:
     @property
     def text(self) -> str:
         """The text of the answer without thoughts; empty if there is none."""
-        return self.answer.message.text if self._text is None else self._text
+        return self.model_response.message.text if self._text is None else self._text
 
     @property
     def function_calls(self) -> list[FunctionCall]:
         """The complete calls. Of a chunk: the calls that it completed, which may have begun in earlier chunks."""
         return [
             FunctionCall(name=call.name, args=call.arguments, id=None if is_local_id(call.id) else call.id)
-            for call in self.answer.message.calls
+            for call in self.model_response.message.calls
         ]
 
     @property
     def finish_reason(self) -> str | None:
-        return self.answer.raw_finish_reason
+        return self.model_response.raw_finish_reason
 
     @property
     def usage_metadata(self) -> wire.UsageMetadata | None:
         return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
 
     @overload
-    def parsed(self, form: type[T]) -> T: ...
+    def parsed(self, output_type: type[T]) -> T: ...
 
     @overload
-    def parsed(self, form: Any = None) -> Any: ...
+    def parsed(self, output_type: Any = None) -> Any: ...
 
-    def parsed(self, form: Any = None) -> Any:
+    def parsed(self, output_type: Any = None) -> Any:
         """Return the answer, which is JSON, as a value of a type, such as a dataclass or `list[int]`.
 
         The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
         """
-        return parse_answer(self.text, self._form if form is None else form)
+        return parse_answer(self.text, self._output_type if output_type is None else output_type)
 
     def __repr__(self) -> str:
-        return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
+        return f"<response {self.finish_reason}: {self.text[:60]!r}, {count_noun(len(self.function_calls), 'call')}>"
 
 
 def _with_args(content: wire.Content) -> wire.Content:
@@ -135,7 +137,7 @@ class ChunkReader:
 
     def end(self) -> Iterator[GenerateContentResponse]:
         yield from map(self._chunk, self._framing.end())
-        list(self._decoder.end())
+        list(self._decoder.end())  # completes the decoder's message; its events are not shown
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
         parts: list[Part] = []
@@ -160,8 +162,8 @@ class ChunkReader:
         return self._decoder.response()
 
 
-class AsyncResponseStream(ClosedOnExit):
-    """The chunks of a response, read once. After the last one, `response` is the whole response.
+class ResponseStream(ClosedOnExit):
+    """The chunks of a response, read once, in async or in plain code. After the last one, `response` is the whole.
 
     If the response was cut, IncompleteResponseError is raised after the last chunk, and `response` is what arrived.
     """
@@ -169,6 +171,8 @@ class AsyncResponseStream(ClosedOnExit):
     def __init__(self, items: AsyncGenerator[GenerateContentResponse, None]) -> None:
         """`items` yields the chunks, and the whole response last."""
         self._items = items
+        self._was_iterated = False
+        self._closing = asyncio.Lock()
         self._response: GenerateContentResponse | None = None
 
     @property
@@ -177,33 +181,29 @@ class AsyncResponseStream(ClosedOnExit):
             raise ConfigError("the stream has not ended; read all of its chunks first")
         return self._response
 
-    async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        async with aclosing(self._items):
-            async for item in self._items:
-                if item.is_chunk:
-                    yield item
-                else:
-                    self._response = item
+    def __aiter__(self) -> Self:
+        if self._was_iterated:
+            raise ConfigError("the chunks of a response can be read only once; send the request again")
+        self._was_iterated = True
+        return self
 
-    async def aclose(self) -> None:
-        await self._items.aclose()
-
-
-class ResponseStream:
-    """`AsyncResponseStream` for plain code."""
-
-    def __init__(self, stream: AsyncResponseStream) -> None:
-        self._stream = stream
-
-    @property
-    def response(self) -> GenerateContentResponse:
-        return self._stream.response
+    async def __anext__(self) -> GenerateContentResponse:
+        item = await anext(self._items)
+        if not item.is_chunk:
+            self._response = item
+            item = await anext(self._items)
+        return item
 
     def __iter__(self) -> Iterator[GenerateContentResponse]:
-        return iterate(aiter(self._stream))
+        return iterate(aiter(self))
+
+    async def aclose(self) -> None:
+        async with self._closing:  # the end of a `for` loop closes it, too, and may still be doing so
+            await self._items.aclose()
 
     def close(self) -> None:
-        run_blocking(self._stream.aclose())
+        """Like `aclose`, for plain code."""
+        run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
         return self

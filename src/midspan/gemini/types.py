@@ -1,6 +1,5 @@
-"""The types of the Gemini API with checks and helpers, and how values and Python types of a caller become them."""
+"""The types of the Gemini API with checks and helpers, and how a caller's values become messages of the API."""
 
-import enum
 from collections.abc import Iterable, Mapping
 from reprlib import Repr
 from typing import Any, Self
@@ -9,15 +8,13 @@ import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from midspan._schema.adapt import adapt_schema
-from midspan._schema.dialect import SchemaDialect
 from midspan._schema.jsonable import to_jsonable
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Blob
-from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, ResultError, SchemaError
+from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, MAX_FILE_BYTES, SCHEMA_TYPES
-from midspan.providers.gemini.proto import AnyProto, Proto, from_plain, has_extra, known_fields, to_plain
+from midspan.providers.gemini.capabilities import MAX_FILE_BYTES, SCHEMA_TYPES
+from midspan.providers.gemini.proto import AnyProto, Proto, fields_to_send, from_plain, known_fields, to_plain
 
 _repr = Repr()
 _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
@@ -119,9 +116,9 @@ class Content(wire.Content, frozen=True):
 
 
 def check_schema(schema: Any, where: str) -> None:
-    """Raise an error if a schema has an unknown type, at any depth."""
-    if not isinstance(schema, Mapping | wire.Schema):
-        return  # a Python type
+    """Raise an error if a schema has an unknown type, at any depth. None is no schema."""
+    if schema is None:
+        return
     try:
         normalize(to_json(schema, where))
     except SchemaError as error:
@@ -137,95 +134,26 @@ def _require_text(what: str, **fields: str | None) -> None:
 def to_json(value: Any, where: str) -> Any:
     """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
     try:
-        return to_jsonable(_plain(value, where))
+        return to_jsonable(to_plain(value))
+    except RecursionError as error:
+        raise ConfigError(f"{where} is nested too deeply, or it contains itself") from error
     except ResultError as error:
         raise ConfigError(f"{f'{where}{error.path}'.lstrip('.')} cannot be sent: {error.problem}") from error
 
 
-def _plain(value: Any, where: str) -> Any:
-    try:
-        return to_plain(value)
-    except RecursionError as error:
-        raise ConfigError(f"{where} is nested too deeply, or it contains itself") from error
-
-
-def read(form: type[AnyProto], value: Any, where: str, *, strict: bool = True) -> AnyProto:
+def read(message_type: type[AnyProto], value: Any, where: str, *, strict: bool = True) -> AnyProto:
     """Return the message that a caller passed, as such or as a dict of its fields, in either casing."""
-    fields = to_json(set_fields(form, value, where), where)
+    fields = to_json(set_fields(message_type, value, where), where)
     try:
-        return from_plain(form, fields, strict=strict)
+        return from_plain(message_type, fields, strict=strict)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}.{error}".lstrip(".")) from error
 
 
-def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
+def set_fields(message_type: type[Proto], value: Any, where: str) -> dict[str, Any]:
     """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
-    if not isinstance(value, form | Mapping):
-        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
-    known = known_fields(form)
-    items = _plain(value, where).items()
-    return {known[name].attribute if name in known else name: item for name, item in items if item is not None}
-
-
-def output_fields(schema: Any, json_schema: Any, mime_type: str | None) -> dict[str, Any]:
-    """Return the fields of generationConfig that ask for an answer of this schema, or of this type."""
-    if schema is not None and json_schema is not None:
-        raise ConfigError("response_schema and response_json_schema are both given; the API accepts only one of them")
-    requested = json_schema if schema is None else schema
-    if requested is None:
-        return {}
-    if is_type(requested):
-        dialect, name = GEMINI_JSON_SCHEMA, "response_json_schema"
-        if mime_type == "text/x.enum":
-            dialect, name = GEMINI_PARAMETERS, "response_schema"
-        adapted = json_schema_of(requested, dialect, arguments=False)
-        fields = {name: adapted} if adapted else {}
-    elif schema is None:
-        fields = {"response_json_schema": requested}
-    else:
-        fields = schema_field(requested, "response_schema", "response_schema", "response_json_schema")
-    return {"response_mime_type": mime_type or "application/json", **fields}
-
-
-def is_type(schema: Any) -> bool:
-    """Whether it is a type hint, and not a schema."""
-    return schema is not None and not isinstance(schema, wire.Schema | Mapping)
-
-
-def json_schema_of(form: Any, dialect: SchemaDialect = GEMINI_JSON_SCHEMA, *, arguments: bool) -> dict[str, Any]:
-    """Return the JSON Schema of a type: of an answer, or of the arguments of a function, which are an object."""
-    from midspan._schema.output_type import OutputType  # loaded with the first type
-
-    return adapt_schema(OutputType(form).schema, dialect, arguments=arguments).schema
-
-
-def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
-    """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
-    check_schema(schema, where)
-    plain = to_json(schema, where)
-    return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
-
-
-def parse_answer(text: str, form: Any) -> Any:
-    """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
-    from midspan._schema.output_type import OutputType  # loaded with the first type
-
-    try:
-        value = _parse_text(text, form)
-        if form is Any:
-            return value
-        output = OutputType(form)
-        return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
-    except ArgumentError as error:
-        raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
-
-
-def _parse_text(text: str, form: Any) -> Any:
-    from midspan._schema.output_type import parse_json
-
-    try:
-        return parse_json(text)
-    except ArgumentError:
-        if isinstance(form, type) and issubclass(form, enum.Enum):
-            return text.strip()  # `text/x.enum` is not JSON
-        raise
+    if not isinstance(value, message_type | Mapping):
+        expected = f"pass a {message_type.__name__}, or a dict of its fields"
+        raise ConfigError(f"{where} cannot be {describe(value)}; {expected}")
+    known, items = known_fields(message_type), value if isinstance(value, Mapping) else fields_to_send(value)
+    return {known[name].attribute if name in known else name: item for name, item in items.items() if item is not None}

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from midspan.providers.anthropic.client import Anthropic as Anthropic
     from midspan.providers.auth import ApiKey as ApiKey
     from midspan.providers.auth import BearerToken as BearerToken
+    from midspan.providers.errors import retry_delay as retry_delay
+    from midspan.providers.errors import status_error as status_error
+    from midspan.providers.event_decoder import JsonEventReader as JsonEventReader
     from midspan.providers.fallback import Fallback as Fallback
     from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.providers.openai.client import OpenAI as OpenAI
@@ -38,16 +41,13 @@ if TYPE_CHECKING:
     from midspan.providers.registry import HealthCheck as HealthCheck
     from midspan.providers.registry import ProviderFamily as ProviderFamily
     from midspan.providers.registry import provider_of as provider_of
-    from midspan.providers.rest import JsonEventReader as JsonEventReader
     from midspan.providers.rest import RestClient as RestClient
-    from midspan.providers.rest import retry_delay as retry_delay
-    from midspan.providers.rest import status_error as status_error
     from midspan.providers.scripted import ScriptedProvider as ScriptedProvider
     from midspan.providers.stream import StreamAccumulator as StreamAccumulator
     from midspan.providers.stream import collect as collect
     from midspan.providers.stream import events_of as events_of
 
-_MODULES = {
+_NAMES = {
     "midspan._http.messages": "Timeouts",
     "midspan._http.retry": "RetryPolicy",
     "midspan._http.transport": "Transport",
@@ -65,13 +65,12 @@ _MODULES = {
     "midspan.providers.prompted.client": "PromptedTools",
     "midspan.providers.provider": "ModelProfile Provider WrapperProvider",
     "midspan.providers.registry": "HealthCheck ProviderFamily provider_of",
-    "midspan.providers.rest": "JsonEventReader RestClient retry_delay status_error",
+    "midspan.providers.errors": "retry_delay status_error",
+    "midspan.providers.event_decoder": "JsonEventReader",
+    "midspan.providers.rest": "RestClient",
     "midspan.providers.scripted": "ScriptedProvider",
     "midspan.providers.stream": "StreamAccumulator collect events_of",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-__all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 
 if not TYPE_CHECKING:  # a type checker would accept any name otherwise
-    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)

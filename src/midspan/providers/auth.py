@@ -15,7 +15,7 @@ from midspan.errors import AuthenticationError, CredentialsError, MidspanError, 
 
 _log = logging.getLogger("midspan.providers")
 
-GiveToken = Callable[[], str | Awaitable[str]]
+GetToken = Callable[[], str | Awaitable[str]]
 
 
 class Auth(Protocol):
@@ -41,18 +41,11 @@ class Hidden(str):
         raise TypeError("an API key cannot be pickled")
 
 
-class HiddenArguments(dict[str, Any]):
-    """Keyword arguments that may include a key."""
+class HiddenValues(dict[str, Any]):
+    """Headers or keyword arguments, which may include a key; the repr does not show their values."""
 
     def __repr__(self) -> str:
-        return f"<arguments {', '.join(self)}; values hidden>"
-
-
-class SecretHeaders(dict[str, str]):
-    """Headers whose repr does not show their values."""
-
-    def __repr__(self) -> str:
-        return f"<headers {', '.join(self)}; values hidden>"
+        return f"<{', '.join(self)}; values hidden>"
 
 
 class ApiKey:
@@ -66,7 +59,7 @@ class ApiKey:
             raise CredentialsError("the API key is empty")
         if not key.isascii() or not key.isprintable():
             raise CredentialsError("the API key contains invalid characters; was something else pasted?")
-        self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
+        self._headers = HiddenValues({header: Hidden(prefix + key) if prefix else key})
         self._masker = Masker()
         self._masker.add(self._headers)  # known from now on, and not only when it is first sent
 
@@ -114,7 +107,7 @@ class BearerToken:
 
     is_static = False
 
-    def __init__(self, get_token: GiveToken) -> None:
+    def __init__(self, get_token: GetToken) -> None:
         self._get_token = get_token
         self._is_async = inspect.iscoroutinefunction(get_token) or inspect.iscoroutinefunction(type(get_token).__call__)
 
@@ -129,7 +122,7 @@ class BearerToken:
         token = Hidden(token) if isinstance(token, str) else token
         if not isinstance(token, str) or not token.strip() or not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… must return a token: a string of printable ASCII characters")
-        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"))
+        return HiddenValues(Authorization=Hidden(f"Bearer {token}"))
 
 
 class Masker:

@@ -1,14 +1,47 @@
-"""What the encoders of several providers share: turns, texts of results, ids."""
+"""What the encoders and decoders of several providers share: JSON, turns, texts of results, ids, numbers of tokens."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from midspan._types.messages import Message
-from midspan._types.parts import Blob, Text, ToolResult, text_of
-from midspan._types.specs import AnyTool, ToolSpec
+from midspan._types.parts import Blob, Part, Text, ToolCall, ToolResult, text_of
+from midspan._types.specs import AnyTool, BuiltinTool, ToolChoice, ToolSpec
+from midspan.errors import ConfigError
 from midspan.providers.provider import ModelProfile
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def encode_items(items: Iterable[Any]) -> list[bytes]:
+    """Return each item as JSON; bytes are JSON already."""
+    try:
+        return [item if isinstance(item, bytes) else encode_json(item) for item in items]
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+
+
+def encode_head(fields: dict[str, Any], extra: dict[str, Any], messages_field: str) -> bytes:
+    """Return a request up to the list of its messages, without the fields that are None."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    [head] = encode_items([{**given, **extra}])
+    return b'%b,"%b":[' % (head[:-1], messages_field.encode())
+
+
+def own_data(item: Message | Part, origin: str) -> Raw | None:
+    """Return what the provider `origin` sent for a message or part; None if another one sent it, or it was edited."""
+    data = item.provider_data
+    return data.raw if data is not None and data.origin == origin and data.raw else None
+
+
+def allowed_tools(tools: Sequence[AnyTool], choice: ToolChoice | None) -> Sequence[AnyTool]:
+    """Return the tools that a choice allows, for services that can name one tool, but not several."""
+    if choice is None or len(choice.names) < 2:
+        return tools
+    return [tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names]
 
 
 def is_same_role(first: Message, second: Message) -> bool:
@@ -38,7 +71,12 @@ def result_text(result: ToolResult) -> str:
 
 def json_text(value: object) -> str:
     """Return a value as JSON text."""
-    return msgspec.json.encode(value).decode()
+    return encode_json(value).decode()
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON text, as the model wrote it if it is not valid."""
+    return json_text(call.arguments) if call.raw_arguments is None else call.raw_arguments
 
 
 def result_parts(result: ToolResult) -> Iterator[Text | Blob]:
@@ -76,3 +114,9 @@ def adapted_tool(tool: AnyTool, profile: ModelProfile) -> AnyTool:
     from midspan._schema.adapt import adapt_spec  # loaded with the first tool
 
     return adapt_spec(tool, profile.schema)[0]
+
+
+def token_count(usage: Any, name: str) -> int:
+    """Return a number of tokens that a service reports; 0 if it does not."""
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) else 0

@@ -1,12 +1,15 @@
 """Errors of services, in responses and in streams, as exceptions of `midspan.errors`; each service has its codes."""
 
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from midspan import errors
-from midspan.providers.rest import Response, error_for_status, retry_delay, status_error
+from midspan._types.texts import truncate
+from midspan.providers.rest import Response
 
 Codes = Mapping[str, type[errors.ProviderError]]
 _STATUSES = frozenset(map(str, range(400, 600)))
@@ -59,6 +62,60 @@ def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
     if isinstance(document, dict):
         return str(document.get("code") or document.get("type")), str(error or document.get("message") or "")
     return "", ""
+
+
+def status_error(response: Response, message: str) -> errors.ProviderError:
+    """Return the error that the status of a response usually means, with the delay that its headers ask for."""
+    location = response.header("location") if 300 <= response.status < 400 else None
+    if location:
+        message += f" ({describe_redirect(location)})"
+    return error_for_status(response.status, message, delay=retry_delay(response))
+
+
+_STATUS_ERRORS = {401: errors.AuthenticationError, 403: errors.PermissionDeniedError, 429: errors.RateLimitError}
+
+
+def error_for_status(
+    status: int, message: str, *, details: Sequence[Any] = (), delay: float | None = None
+) -> errors.ProviderError:
+    """Return the error that a status usually means."""
+    if status in _STATUS_ERRORS:
+        return _STATUS_ERRORS[status](message, status=status, details=details, retry_delay_seconds=delay)
+    if 300 <= status < 500 and status not in (408, 499):
+        return errors.InvalidRequestError(message, status=status, details=details)
+    error = errors.ServerError(message, status=status, details=details, retry_delay_seconds=delay)
+    error.retryable = status != 501  # Not Implemented: a retry would get the same response
+    return error
+
+
+def describe_redirect(location: str) -> str:
+    """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
+    target = re.sub(r"//[^/]*@", "//", re.split(r"[?#]", location)[0])
+    return f"moved to {truncate(target, 400)!r}; redirects are not followed, pass the right base_url=…"
+
+
+def retry_delay(response: Response) -> float | None:
+    """Return the seconds that the headers `retry-after-ms` or `retry-after` ask for; None if they do not."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1)):
+        value = response.header(name)
+        if value is not None and (seconds := parse_seconds(value)) is not None:
+            return seconds * unit
+    return None
+
+
+def parse_seconds(value: str) -> float | None:
+    """Parse a number of seconds, or a date as the seconds until then; None if it is neither, or negative."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
+
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(seconds, 0.0)  # a date in the past
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 OPENAI_CODES: Codes = {

@@ -1,43 +1,70 @@
-"""The base class of decoders for responses that are streamed as server-sent events with JSON data."""
+"""Decoders of responses that are streamed as server-sent events with JSON data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from midspan._types.exchange import ModelResponse, PartEvent
-from midspan.providers.rest import JsonEventReader, ParseEventError
+from midspan._http.body import Event, EventStream
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
+from midspan.errors import MalformedResponseError, ProviderError
+from midspan.providers.provider import WireRequest
+from midspan.providers.rest import RestClient
 from midspan.providers.stream import StreamAccumulator
 
-
-def token_count(usage: Any, name: str) -> int:
-    """Return a number of tokens that a service reports; 0 if it does not."""
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) else 0
+EventErrorParser = Callable[[str, Any], ProviderError | None]
+"""Gets the name and the data of an event; returns the error that it reports, or None if it reports none."""
 
 
-class EventDecoder:
+class JsonEventReader:
+    """Reads server-sent events whose data is JSON. Other lines and `[DONE]` are skipped.
+
+    With `parse_error`, events that report an error raise it. Such an error is retried if it comes first.
+    """
+
+    def __init__(self, parse_error: EventErrorParser | None = None) -> None:
+        self._events = EventStream()
+        self._parse_error = parse_error
+        self.is_empty = True
+
+    def feed(self, piece: bytes) -> Iterator[Any]:
+        return self._parse_events(self._events.feed(piece))
+
+    def end(self) -> list[Any]:
+        return list(self._parse_events(self._events.end()))
+
+    def _parse_events(self, events: Iterable[Event]) -> Iterator[Any]:
+        for event in events:
+            if event.stray or event.data.strip() in (b"", b"[DONE]"):
+                continue
+            try:
+                item = msgspec.json.decode(event.data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise MalformedResponseError(f"an event of the stream is not JSON: {event.data[:80]!r}") from error
+            if self._parse_error is not None and (failure := self._parse_error(event.name, item)) is not None:
+                raise failure
+            self.is_empty = False
+            yield item
+
+
+class EventDecoder(JsonEventReader):
     """A `Reader` of model events. Subclasses define `decode` and `response`."""
 
-    def __init__(self, parse_error: ParseEventError | None = None, *, first_index: int = 0) -> None:
-        self._reader = JsonEventReader(parse_error)
+    def __init__(self, parse_error: EventErrorParser | None = None, *, first_index: int = 0) -> None:
+        super().__init__(parse_error)
         self.accumulator = StreamAccumulator(first_index)
         self.raw_items: list[Raw] = []
-        """The data of all events so far."""
-
-    @property
-    def is_empty(self) -> bool:
-        return self._reader.is_empty
+        """The data of all events so far, encoded again."""
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        return self._decode_all(self._reader.feed(piece))
+        return self._decode_items(super().feed(piece))
 
-    def end(self) -> Iterator[PartEvent]:
-        yield from self._decode_all(self._reader.end())
-        yield from self.accumulator.end_current()
+    def end(self) -> list[PartEvent]:
+        return [*self._decode_items(super().end()), *self.accumulator.end_current()]
 
-    def _decode_all(self, items: Iterable[Any]) -> Iterator[PartEvent]:
+    def _decode_items(self, items: Iterable[Any]) -> Iterator[PartEvent]:
         for item in items:
             self.raw_items.append(Raw(msgspec.json.encode(item)))
             yield from self.decode(item)
@@ -49,3 +76,15 @@ class EventDecoder:
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         raise NotImplementedError
+
+
+async def stream_response(
+    client: RestClient, request: ModelRequest, wire: WireRequest, make_decoder: Callable[[], EventDecoder]
+) -> AsyncIterator[ModelEvent]:
+    """Send a request and yield the parts as they arrive, then the response."""
+    pieces = client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
+    async with aclosing(pieces):
+        async for decoder, events in pieces:  # noqa: B007 - the last one has the response
+            for event in events:
+                yield event
+    yield client.checked(decoder.response)

@@ -4,7 +4,6 @@ Above is the loop, which sends requests; below is the service of a model, a scri
 the declarations of tools but cannot call them, and it knows the history of a conversation but not its run.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Self, TypeVar, runtime_checkable
 
@@ -70,20 +69,12 @@ class WireRequest(Struct, frozen=True):
     body: bytes
 
 
-@runtime_checkable
-class WireProvider(Provider, Protocol):
-    """A provider that can show what it would send."""
-
-    def wire_request(self, request: ModelRequest, *, stream: bool) -> WireRequest:
-        """Return what `stream` or `generate` sends for this request, without sending it."""
-
-
-class ClosedOnExit(ABC):
+class ClosedOnExit:
     """Can be used in an `async with` block, which closes it."""
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Close connections."""
+        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """Streams of model events: the accumulator that builds a message from events; conversions between stream and response.
 
-Every provider uses these. A provider converts the data of its service to events and does not build messages itself.
+Decoders of streams use the accumulator for the parts. A provider that keeps what the service sent builds the message
+from these parts and its own data.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -146,7 +147,7 @@ class _OpenPart:
     def finished(self, *, is_complete: bool) -> Part:
         part, more = self.part, "".join(self.pieces)
         if isinstance(part, ToolCall):
-            return _with_arguments(part, (part.raw_arguments or "") + more, is_complete=is_complete)
+            return with_arguments(part, (part.raw_arguments or "") + more, is_complete=is_complete)
         if not more:
             return part
         if isinstance(part, Text | Thought):
@@ -154,7 +155,8 @@ class _OpenPart:
         return replace(part, base64=(part.base64 or "") + more) if isinstance(part, Blob) else part
 
 
-def _with_arguments(call: ToolCall, text: str, *, is_complete: bool) -> ToolCall:
+def with_arguments(call: ToolCall, text: str, *, is_complete: bool = True) -> ToolCall:
+    """Return a call with the arguments that a service sent as JSON text."""
     if not text and is_complete:
         return call
     arguments, error = read_arguments(text)

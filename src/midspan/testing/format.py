@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan import errors
+from midspan._loop.result import RunResult
 from midspan._types.exchange import ModelResponse, PartEvent, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
@@ -90,7 +91,6 @@ class CallLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="c
     """A call that has ended, with a result or an error."""
 
     call: ToolCall
-    seconds: float
     result: ToolResult | None = None
     error: RecordedError | None = None
 
@@ -102,6 +102,12 @@ class EndLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="en
     calls: tuple[ToolCall, ...] = ()
     """In the order of `RunResult.tool_calls`."""
     error: RecordedError | None = None
+
+    @classmethod
+    def of(cls, outcome: RunResult | Exception) -> "EndLine":
+        if isinstance(outcome, Exception):
+            return cls(error=RecordedError.of(outcome))
+        return cls(outcome.text, tuple(run.call for run in outcome.tool_calls))
 
 
 Line = RunLine | ToolsLine | ExchangeLine | CallLine | EndLine

@@ -6,7 +6,7 @@ variables whose names and values suggest a secret.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields, replace
 
 from midspan.providers.auth import secrets_in_use
+from midspan.testing.format import ToolsLine
 
 MASK = "[masked]"
 
@@ -59,29 +60,34 @@ class SecretMasker:
             secrets = secrets.values()
         listed = [secrets] if isinstance(secrets, str) else secrets
         self._known = {*filter(str.strip, listed), *_secrets_of(environment)}
+        self._tool_names: set[str] = set()
 
     def mask(self, value: Any) -> Any:
-        """Mask the secrets in a line of a recording, or in JSON. Words and numbers of the file format stay."""
+        """Mask the secrets in a line of a recording, or in JSON. Words of the file format and names of tools stay."""
+        if isinstance(value, ToolsLine):
+            self._tool_names.update(tool.name for tool in value.tools)
         # The longest first: of two secrets that begin alike, all of the longer one is masked.
-        return _mask(value, sorted(self._known | secrets_in_use(), key=len, reverse=True))
+        secrets = sorted(self._known | secrets_in_use(), key=len, reverse=True)
+        known = re.compile("|".join(map(re.escape, secrets)) or r"(?!)")
+        return _mask(value, lambda text: text if text in self._tool_names else _mask_text(text, known))
 
 
-def _mask(value: Any, secrets: list[str]) -> Any:
+def _mask(value: Any, mask_text: Callable[[str], str]) -> Any:
     match value:
         case Struct():
             values = {name: getattr(value, name) for name in _fields_with_texts(type(value))}
             texts = {name: item for name, item in values.items() if not isinstance(item, int | float)}
-            masked = replace(value, **{name: _mask(item, secrets) for name, item in texts.items()})
+            masked = replace(value, **{name: _mask(item, mask_text) for name, item in texts.items()})
             return value if masked == value else masked  # a copy of a default would be encoded
         case tuple() | list():
-            return type(value)(_mask(item, secrets) for item in value)
+            return type(value)(_mask(item, mask_text) for item in value)
         case dict():
-            return {_mask(key, secrets): _mask(item, secrets) for key, item in value.items()}
+            return {_mask(key, mask_text): _mask(item, mask_text) for key, item in value.items()}
         case Raw():
-            return Raw(_mask_json(bytes(value), secrets))
+            return Raw(_mask_json(bytes(value), mask_text))
         case str() if not isinstance(value, Enum):
-            return _mask_text(value, secrets)
-        case int() | float() if str(value) in secrets:
+            return mask_text(value)
+        case int() | float() if mask_text(str(value)) == MASK:
             return MASK
     return value
 
@@ -92,24 +98,22 @@ def _fields_with_texts(line_type: type[Struct]) -> list[str]:
     return [field.name for field in fields(line_type) if "Literal" not in repr(field.type)]
 
 
-def _mask_json(data: bytes, secrets: list[str]) -> bytes:
+def _mask_json(data: bytes, mask_text: Callable[[str], str]) -> bytes:
     def mask_token(match: re.Match[bytes]) -> bytes:
         token = match[0]
         if token[:1] != b'"':
-            return _encode(MASK) if token.decode() in secrets else token
+            return _encode(MASK) if mask_text(token.decode()) == MASK else token
         text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
-        masked = _mask_text(text, secrets)
+        masked = mask_text(text)
         return token if masked == text else _encode(masked)
 
     return _STRING_OR_NUMBER.sub(mask_token, data)
 
 
-def _mask_text(text: str, secrets: list[str]) -> str:
-    if any(secret in text for secret in secrets):
-        text = re.sub("|".join(map(re.escape, secrets)), MASK, text)
-    text = _URL_PASSWORD.sub(rf"\1{MASK}", _SHAPES.sub(MASK, text))
+def _mask_text(text: str, known: re.Pattern[str]) -> str:
+    text = _URL_PASSWORD.sub(rf"\1{MASK}", _SHAPES.sub(MASK, known.sub(MASK, text)))
     if "\\" in text and text[:1] in ("{", "[", '"'):  # JSON in a string, where secrets are escaped twice
-        text = _mask_json(text.encode(), secrets).decode()
+        text = _mask_json(text.encode(), lambda inner: _mask_text(inner, known)).decode()
     return text
 
 

@@ -1,10 +1,10 @@
 """`record`: an agent whose runs are written to files."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -72,10 +72,17 @@ class RecordingWriter:
         self._error: ConfigError | None = None
 
     def finish(self, outcome: RunResult | Exception) -> None:
-        if isinstance(outcome, RunResult):
-            self.write(EndLine(outcome.text, tuple(run.call for run in outcome.tool_calls)))
-        elif self._path is not None:  # otherwise the run failed before it did anything
-            self.write(EndLine(error=RecordedError.of(outcome)))
+        if isinstance(outcome, RunResult) or self._path is not None:  # otherwise it failed before it did anything
+            self.write(EndLine.of(outcome))
+
+    @contextmanager
+    def record_errors(self, make_line: Callable[..., Line]) -> Iterator[None]:
+        """Write a line with the error that is raised within the block."""
+        try:
+            yield
+        except Exception as error:
+            self.write(make_line(error=RecordedError.of(error)))
+            raise
 
     def write(self, line: Line) -> None:
         """Append a line. It is in the file when this returns."""
@@ -127,35 +134,29 @@ class RecordedProvider(WrapperProvider):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         is_complete = False
         received: list[PartEvent] = []
-        with self._errors_recorded(request, received):
+        make_line = self._make_line(request, received)
+        with self._writer.record_errors(make_line):
             async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
                         is_complete = True
-                        self._write(request, received, event)
+                        self._writer.write(make_line(response=event))
                     elif isinstance(event, PartEvent):  # runs ignore anything else
                         received.append(event)
                     yield event
         if not is_complete:
-            self._write(request, received)
+            self._writer.write(make_line())
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        with self._errors_recorded(request, ()):
+        make_line = self._make_line(request, [])
+        with self._writer.record_errors(make_line):
             response = await self.wrapped.generate(request)
-        self._write(request, (), response)
+        self._writer.write(make_line(response=response))
         return response
 
-    @contextmanager
-    def _errors_recorded(self, request: ModelRequest, events: Sequence[PartEvent]) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self._write(request, events, error=RecordedError.of(error))
-            raise
-
-    def _write(self, request: ModelRequest, events: Sequence[PartEvent], *outcome: Any, **error: Any) -> None:
+    def _make_line(self, request: ModelRequest, events: list[PartEvent]) -> Callable[..., ExchangeLine]:
         recorded = RecordedRequest(request.config, request.history.messages)
-        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), *outcome, **error))
+        return lambda **outcome: ExchangeLine(self.model, recorded, tuple(events), **outcome)
 
 
 class RecordedTools(WrapperSource):
@@ -170,13 +171,10 @@ class RecordedTools(WrapperSource):
         return tools
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        started_at = perf_counter()
-        try:
+        make_line = partial(CallLine, call)
+        with self._writer.record_errors(make_line):
             result = await self.source.call(call, context)
-        except Exception as error:
-            self._writer.write(CallLine(call, perf_counter() - started_at, error=RecordedError.of(error)))
-            raise
-        self._writer.write(CallLine(call, perf_counter() - started_at, result))
+        self._writer.write(make_line(result))
         return result
 
 
@@ -193,6 +191,8 @@ class ObservedAgent(Agent):
         wrap_provider: Callable[[Provider, Any], Provider],
         wrap_tools: Callable[[ToolSource, Any], ToolSource],
     ) -> None:
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
             raise ConfigError("this agent is already recorded or replayed; pass the agent that it was made of")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns

@@ -27,7 +27,6 @@ from midspan.testing.format import (
     CallLine,
     EndLine,
     ExchangeLine,
-    RecordedError,
     RecordedRequest,
     Recording,
     encode,
@@ -57,14 +56,14 @@ def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
     """
     for recording in read_recordings(Path(directory)):
         run = recording.run
+        outcome: RunResult | Exception
         try:
-            result = replay(agent, recording.path).run_sync(messages=History(run.messages), **run.options)
-            end = EndLine(result.text, tuple(run.call for run in result.tool_calls))
+            outcome = replay(agent, recording.path).run_sync(messages=History(run.messages), **run.options)
         except NotRecordedError:
             raise
         except Exception as error:  # noqa: BLE001 - it is compared with the recorded one
-            end = EndLine(error=RecordedError.of(error))
-        difference = diff(comparable(recording.end), comparable(end))
+            outcome = error
+        difference = diff(comparable(recording.end), comparable(EndLine.of(outcome)))
         if difference is not None:
             raise NotRecordedError(f"the outcome differs from the recording {str(recording.path)!r} at {difference}")
 

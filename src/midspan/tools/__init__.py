@@ -44,31 +44,27 @@ if TYPE_CHECKING:
     from midspan.tools.wrap import source_of as source_of
 
 _NAMES = {
-    "midspan._schema.signature": ("Context",),
-    "midspan._types.context": ("RunContext", "trace_headers"),
-    "midspan._types.specs": ("Effects", "ToolChoice", "ToolSpec"),
-    "midspan.errors": ("ToolError",),
-    "midspan.tools.declared": ("spec_from_parameters", "tool_from_schema", "tool_from_spec"),
-    "midspan.tools.execution": ("LocalTools", "execute"),
-    "midspan.tools.function": ("Tool", "tool"),
-    "midspan.tools.mcp.serve.app": ("MCPApp", "mcp_app", "serve_mcp"),
-    "midspan.tools.mcp.serve.server": ("mcp_server",),
-    "midspan.tools.mcp.config": ("load_mcp_servers",),
-    "midspan.tools.mcp.oauth": ("OAuth",),
-    "midspan.tools.mcp.server": ("MCPServer",),
-    "midspan.tools.schedule": ("run_calls",),
-    "midspan.tools.source": ("ToolListing", "ToolSource"),
-    "midspan.tools.toolbox": ("Toolbox",),
-    "midspan.tools.workers.setup": ("WorkerLimits",),
-    "midspan.tools.workers.source": ("Workers",),
+    "midspan._schema.signature": "Context",
+    "midspan._types.context": "RunContext trace_headers",
+    "midspan._types.specs": "Effects ToolChoice ToolSpec",
+    "midspan.errors": "ToolError",
+    "midspan.tools.declared": "spec_from_parameters tool_from_schema tool_from_spec",
+    "midspan.tools.execution": "LocalTools execute",
+    "midspan.tools.function": "Tool tool",
+    "midspan.tools.mcp.serve.app": "MCPApp mcp_app serve_mcp",
+    "midspan.tools.mcp.serve.server": "mcp_server",
+    "midspan.tools.mcp.config": "load_mcp_servers",
+    "midspan.tools.mcp.oauth": "OAuth",
+    "midspan.tools.mcp.server": "MCPServer",
+    "midspan.tools.schedule": "run_calls",
+    "midspan.tools.source": "ToolListing ToolSource",
+    "midspan.tools.toolbox": "Toolbox",
+    "midspan.tools.workers.setup": "WorkerLimits",
+    "midspan.tools.workers.source": "Workers",
     "midspan.tools.wrap": (
-        *("Filtered", "LoopBound", "Merged", "Prefixed", "Renamed", "Required", "TimeLimited"),
-        *("ToolLike", "WrapperSource", "source_of"),
+        "Filtered LoopBound Merged Prefixed Renamed Required TimeLimited ToolLike WrapperSource source_of"
     ),
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
-
-__all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 
 if not TYPE_CHECKING:  # a type checker would accept any name otherwise
-    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)

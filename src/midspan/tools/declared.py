@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Annotated, Any, Unpack
 
@@ -67,18 +68,17 @@ def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
         types = [node.schema.get("type") for node in SchemaTree(document).nodes]
         has_other_types = any(isinstance(name, str) and name not in TYPES for name in types)
         return normalize(document) if has_other_types else document
-    except (SchemaError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (SchemaError, TypeError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"failed to create tool {tool}: invalid {label} schema: {error}") from error
 
 
 def _takes_values(function: Callable[..., Any], count: int) -> bool:
     """Whether a function can be called with this many values, as far as Python can tell."""
     try:
-        inspect.signature(function).bind(*range(count))
+        with suppress(ValueError):  # some functions in C have no signature
+            inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # of some functions in C
-        return True
     return True
 
 

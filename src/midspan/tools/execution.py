@@ -7,6 +7,7 @@ SystemExit are raised, because they are meant for the program.
 import asyncio
 import inspect
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -110,9 +111,9 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
 
         return await run_isolated(tool, call, context)
     changes: tuple[str, ...] = ()
-    arguments = tool.parameters.fast_path(call.arguments)
+    arguments = tool.parameters.fill_if_valid(call.arguments)
     if arguments is None:
-        validated = tool.parameters.validate(call.arguments)
+        validated = tool.parameters.repair(call.arguments)
         if validated.problems:
             return _invalid_arguments(call, validated.problems)
         arguments, changes = validated.arguments, validated.changes
@@ -132,11 +133,11 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         raise
     except Expired as expired:
         context.cancel()
-        return call.error_result(timeout_message(name, tool.timeout, expired, is_async=tool.is_async))
+        return call.error_result(timeout_message(name, tool.timeout, expired))
     except ToolRaised as error:
         return _error_result(call, error, context)
-    except ToolError as error:  # no thread could be started
-        return call.error_result(str(error), NOT_RUN)
+    except ToolError as error:  # the function was not started; the message says why
+        return call.error_result(f"{name} was not run: {error}", NOT_RUN)
     return _to_tool_result(tool, call, value, changes)
 
 
@@ -168,19 +169,16 @@ async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
     name = tool.spec.name
     while True:  # a lambda may return a coroutine, which may return a generator
         seconds_left = None if tool.timeout is None else tool.timeout - (monotonic() - started)
-        if isinstance(value, Iterator):
-            value = _truncate_items(await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left))
-        elif isinstance(value, AsyncIterator):
-            value = _truncate_items(await run_in_task(_collect, value, timeout=seconds_left, name=name))
-        elif inspect.isawaitable(value):
+        if inspect.isawaitable(value):
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
+            continue
+        if isinstance(value, Iterator):
+            items = await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left)
+        elif isinstance(value, AsyncIterator):
+            items = await run_in_task(_collect, value, timeout=seconds_left, name=name)
         else:
             return value
-
-
-def _truncate_items(items: list[Any]) -> list[Any]:
-    """Return the items, with a mark in place of the last one if there are too many."""
-    return items if len(items) <= _MAX_ITEMS else [*items[:-1], f"… [cut: the first {_MAX_ITEMS:,} items]"]
+        return items if len(items) <= _MAX_ITEMS else [*items[:-1], f"… [cut: the first {_MAX_ITEMS:,} items]"]
 
 
 def _bind_and_call(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
@@ -229,15 +227,9 @@ def _error_result(call: ToolCall, error: BaseException, context: RunContext[Any]
     return call.error_result(f"{call.name} failed: {describe_error(error)}")
 
 
-def timeout_message(name: str, seconds: float | None, expired: Expired, *, is_async: bool = True) -> str:
+def timeout_message(name: str, seconds: float | None, expired: Expired) -> str:
     """Say what became of a call that timed out."""
-    if expired.is_abandoned:
-        ending = ", ignored its cancellation and was abandoned; it may still be running"
-    elif expired.late_result:
-        ending = ", ignored its cancellation and returned too late; its result was discarded"
-    else:
-        ending = " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
-    return f"{name} timed out after {count_noun(seconds or 0, 'second')}{ending}"
+    return f"{name} timed out after {count_noun(seconds or 0, 'second')}{expired.suffix}"
 
 
 def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
@@ -325,18 +317,18 @@ def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
 
 
 _SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": "application/pdf",
+    rb"\x89PNG\r\n\x1a\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8": "image/gif",
+    rb"%PDF-": "application/pdf",
+    rb"RIFF....WEBP": "image/webp",
+    rb"RIFF....WAVE": "audio/wav",
 }
 
 
 def media_type_of(head: bytes) -> str | None:
     """Guess the media type from the first 16 bytes."""
-    if head[:4] == b"RIFF" and head[8:12] in (b"WEBP", b"WAVE"):
-        return "image/webp" if head[8:12] == b"WEBP" else "audio/wav"
-    return next((media_type for signature, media_type in _SIGNATURES.items() if head.startswith(signature)), None)
+    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, head, re.DOTALL)), None)
 
 
 def _describe_unserializable(value: Any, error: ResultError) -> str:

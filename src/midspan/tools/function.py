@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from midspan._types.context import RunContext
 from midspan._types.specs import Effects, ToolSpec
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError, SchemaError
 
 if TYPE_CHECKING:
@@ -111,10 +112,9 @@ def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
     if writes and options.get("read_only", spec.read_only):
         raise ConfigError(f"read_only contradicts writes={writes!r}")
     parameters = (spec.parameters or {}).get("properties", {})
-    for template in (*reads, *writes):
-        for placeholder in set(PLACEHOLDER.findall(template)) - parameters.keys():
-            known = ", ".join(parameters) or "none"
-            raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
+    if unknown := set(PLACEHOLDER.findall(" ".join((*reads, *writes)))) - parameters.keys():
+        known = ", ".join(parameters) or "none"
+        raise SchemaError(f"reads and writes name {min(unknown)!r}, but the parameters are: {known}")
     effects = Effects(reads, writes, options.get("idempotent", False))
     return None if effects == Effects() else effects
 
@@ -129,6 +129,7 @@ def _templates(names: str | Collection[str]) -> tuple[str, ...]:
 
 def check_name(name: str) -> None:
     """Raise ConfigError if a name cannot be sent, or would break a line of a log."""
+    check_text(name, "the name of a tool")
     if not name or not name.isprintable():
         raise ConfigError(f"the name of a tool must consist of printable characters, got {name!r:.80}")
 
@@ -176,8 +177,8 @@ class Tool(Generic[P, R]):
         try:
             self.parameters, self.response  # noqa: B018 - compiles them
             for example in self.spec.examples:
-                for problem in self.parameters.validate(example).problems:
-                    raise SchemaError(f"the example {example!r} is not a valid call: {problem}")
+                if problems := self.parameters.validate(example).problems:
+                    raise SchemaError(f"the example {example!r} is not a valid call: {problems[0]}")
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {self.name}: {error}") from error
 
@@ -272,6 +273,8 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     name, description = options.pop("name", None), options.pop("description", None)
     if name is not None:
         check_name(name)
+    if description is not None:
+        check_text(description, "the description of a tool")
     from midspan._schema.signature import signature_of  # slow to import
 
     signature = signature_of(function, name=name, description=description)

@@ -29,7 +29,6 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.is_closed = False
-        self._is_ending = False
 
     def _reset(self) -> None:
         """Start anew in a forked child process, which has the loop but not its thread."""
@@ -71,17 +70,13 @@ class LoopThread:
             self.is_closed = True
         if self._loop is not None and self._thread is not None:
             with suppress(RuntimeError):  # the loop is closed already
-                self._loop.call_soon_threadsafe(self._end)
+                self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_JOIN_SECONDS)
-
-    def _end(self) -> None:
-        self._is_ending = True
-        asyncio.get_running_loop().stop()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            while not self._is_ending:
+            while not self.is_closed:
                 # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
                 # gets them from there, and the loop continues for the other callers.
                 with suppress(KeyboardInterrupt, SystemExit):
@@ -97,5 +92,5 @@ class LoopThread:
 
 def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
     while not future.done():
-        with suppress(KeyboardInterrupt, SystemExit):
+        with suppress(KeyboardInterrupt, SystemExit, RuntimeError):  # the last if `close` stops the loop only now
             loop.run_until_complete(future)

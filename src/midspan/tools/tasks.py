@@ -1,7 +1,7 @@
 """Run user code in tasks of its own, with deadlines and cancellation.
 
 A tool never runs in the task of its run. It may cancel its own task, use `asyncio.timeout` and `TaskGroup`, or ignore
-its cancellation, and the run neither notices nor hangs. This module knows nothing of tools, calls and results.
+its cancellation, and the run neither notices nor hangs.
 """
 
 import asyncio
@@ -18,9 +18,6 @@ Outcome = tuple[bool, Any]
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled task may take to end before it is abandoned."""
 
-_DEADLINE = "the deadline of the run"
-"""The message of a cancellation by `with_timeout`."""
-
 _log = logging.getLogger("midspan.tools")
 
 if sys.version_info >= (3, 12):
@@ -31,18 +28,18 @@ else:
     _new_task = asyncio.Task
 
 _abandoned: set[asyncio.Task[Outcome]] = set()
-"""The event loop holds tasks by weak references only, so a task that nobody awaits needs one here."""
+"""The event loop holds tasks by weak references only, so a task that nobody awaits needs a strong reference here."""
 
 
 class Expired(TimeoutError):
-    """A time limit set by Midspan was exceeded. Any other TimeoutError comes from user code."""
+    """A time limit set by Midspan was exceeded. Any other TimeoutError comes from user code.
 
-    def __init__(self, late_result: tuple[Any, ...] = (), *, is_abandoned: bool = False) -> None:
-        super().__init__("the time limit was exceeded")
-        self.late_result = late_result
-        """The value, in a tuple of one, if the code ignored its cancellation and returned after the deadline."""
-        self.is_abandoned = is_abandoned
-        """Whether the code is still running."""
+    `suffix` continues a sentence such as "it timed out after 3 seconds".
+    """
+
+    def __init__(self, suffix: str = "") -> None:
+        super().__init__(f"timed out{suffix}")
+        self.suffix = suffix
 
 
 class ToolRaised(Exception):
@@ -71,10 +68,8 @@ async def run_in_task(
             await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
         if not task.done():
             await asyncio.wait([task], timeout=timeout)
-    except asyncio.CancelledError as cancelled:
+    except asyncio.CancelledError:
         if await _cancel(task) and not task.cancelled():
-            if _is_deadline(cancelled):
-                return result_of(task)
             _raise_exit(task.result())
         raise
     except GeneratorExit:  # the caller is being closed and must not await
@@ -84,8 +79,11 @@ async def run_in_task(
     if task.done():
         return result_of(task)
     if not await _cancel(task):
-        raise Expired(is_abandoned=True)
-    raise Expired(() if task.cancelled() else (result_of(task),))
+        raise Expired(", ignored its cancellation and was abandoned; it may still be running")
+    if task.cancelled():
+        raise Expired(" and was cancelled")
+    result_of(task)  # raises what the function raised when it was cancelled
+    raise Expired(", ignored its cancellation and returned too late; its result was discarded")
 
 
 def start(function: Callable[..., Awaitable[Any]], *args: Any) -> "asyncio.Task[Outcome]":
@@ -141,36 +139,18 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
 
 
 def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> Awaitable[T]:
-    """Await in the current task; raise Expired after `timeout` seconds. None means no limit."""
+    """Await in the current task; raise Expired after `timeout` seconds. None means no limit.
+
+    As with `asyncio.timeout`, what ignores its cancellation and returns a value has not expired.
+    """
     return awaitable if timeout is None else _with_deadline(awaitable, timeout)
 
 
 async def _with_deadline(awaitable: Awaitable[T], timeout: float) -> T:
-    """Do what `asyncio.timeout` does, and mark the CancelledError, so that `run_in_task` can tell it from others."""
-    task = asyncio.current_task()
-    assert task is not None, "a deadline is set by code that runs in a task"
-    cancelling, has_expired = task.cancelling(), False
-
-    def expire() -> None:
-        nonlocal has_expired
-        has_expired = True
-        task.cancel(_DEADLINE)
-
-    timer = task.get_loop().call_later(timeout, expire)
     try:
-        value = await awaitable
-    except BaseException as error:
-        # A cancellation by anybody else takes precedence over the deadline.
-        if has_expired and task.uncancel() <= cancelling and isinstance(error, asyncio.CancelledError):
+        async with asyncio.timeout(timeout) as deadline:
+            return await awaitable
+    except TimeoutError as error:
+        if deadline.expired():
             raise Expired from error
         raise
-    finally:
-        timer.cancel()
-    if has_expired:
-        task.uncancel()
-        raise Expired((value,))
-    return value
-
-
-def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
-    return bool(cancelled.args) and cancelled.args[0] is _DEADLINE

@@ -22,7 +22,11 @@ from midspan.tools.tasks import Expired, Outcome, result_of
 _log = logging.getLogger("midspan.tools")
 
 _depth: contextvars.ContextVar[int] = contextvars.ContextVar("midspan_thread_depth", default=0)
-"""How many functions, each waiting for the next, the current code runs inside of."""
+"""The nesting depth: how many functions in threads wait for the current code."""
+
+_Waiter = asyncio.Future[Outcome]
+_Job = tuple[Callable[[], Any], _Waiter]
+"""A function to run, and the future of the caller that waits for it."""
 
 
 class Threads:
@@ -46,8 +50,10 @@ class Threads:
         """By depth, for each event loop that is not closed."""
         self._idle: list[SimpleQueue[_Job]] = []
         """The queues of the threads that wait for a job."""
-        self._abandoned = 0
-        """Functions that are no longer waited for and have not ended."""
+        self._running: set[_Waiter] = set()
+        """One for each function that was passed to a thread and has not ended."""
+        self._abandoned: set[_Waiter] = set()
+        """Those of them whose caller does not wait any more."""
 
     async def run(self, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> Any:
         """Return what the function returns. Exceptions arrive as ToolRaised, except KeyboardInterrupt and SystemExit.
@@ -57,100 +63,80 @@ class Threads:
         """
         depth = _depth.get()
         if depth >= self._max_depth:
-            raise ToolError(f"not run: tools that call tools are nested {depth} deep already; answer without a call")
+            raise ToolError(f"tools that call tools are nested {depth} deep already; answer without a call")
         context = contextvars.copy_context()
         context.run(_depth.set, depth + 1)
-        job = _Job(partial(context.run, function, *args))
-        async with self._slots_of(job.loop, depth):
-            self._start(job)
-            timer = None if timeout is None else job.loop.call_later(timeout, job.expire)
+        loop = asyncio.get_running_loop()
+        waiter: _Waiter = loop.create_future()
+        async with self._slots_of(loop, depth):
+            self._start(partial(context.run, function, *args), waiter)
+            timer = None if timeout is None else loop.call_later(timeout, _expire, waiter)
             try:
-                await job.outcome
+                await waiter
             except BaseException:
-                self._abandon(job)
+                with self._lock:
+                    if waiter in self._running:
+                        self._abandoned.add(waiter)
                 raise
             finally:
                 if timer is not None:
                     timer.cancel()
-        return result_of(job.outcome)
+        return result_of(waiter)
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
         with self._lock:
             if loop not in self._slots:
                 self._slots = {known: slots for known, slots in self._slots.items() if not known.is_closed()}
-            slots = self._slots.setdefault(loop, {})
-            return slots.setdefault(depth, asyncio.Semaphore(self._max_threads))
+            return self._slots.setdefault(loop, {}).setdefault(depth, asyncio.Semaphore(self._max_threads))
 
-    def _start(self, job: "_Job") -> None:
-        abandoned = self._abandoned
+    def _start(self, function: Callable[[], Any], waiter: _Waiter) -> None:
+        abandoned = len(self._abandoned)
         if abandoned >= self._max_abandoned:
             _log.error("a call was refused, because %d threads of abandoned calls are still running", abandoned)
             raise ToolError(
-                f"not run: {abandoned} earlier calls timed out or were cancelled and are still running in their "
+                f"{abandoned} earlier calls timed out or were cancelled and are still running in their "
                 "threads; no more are started until some of them end"
             )
         with self._lock:
+            self._running.add(waiter)
             jobs = self._idle.pop() if self._idle else None
         if jobs is None:
             jobs = SimpleQueue()
             try:
                 threading.Thread(target=self._work, args=(jobs,), name="midspan-tool", daemon=True).start()
             except RuntimeError as error:  # the system has no more threads, or the program is exiting
+                self._running.discard(waiter)
                 _log.error("no thread could be started: %s", error)
-                raise ToolError("not run: no thread could be started") from error
-        jobs.put(job)
+                raise ToolError("no thread could be started") from error
+        jobs.put((function, waiter))
 
-    def _abandon(self, job: "_Job") -> None:
-        """Stop waiting for a job. If its function has not started yet, it never does."""
-        with self._lock:
-            job.function, job.is_abandoned = None, True
-            self._abandoned += job.is_running
-
-    def _work(self, jobs: "SimpleQueue[_Job]") -> None:
+    def _work(self, jobs: SimpleQueue[_Job]) -> None:
         while True:
-            job = jobs.get()
-            with self._lock:
-                function, job.function = job.function, None
-                job.is_running = function is not None
+            function, waiter = jobs.get()
             outcome: Outcome = True, None
             try:
-                if function is not None:
+                if not waiter.done():  # else nobody waits any more, and the function never starts
                     outcome = True, function()
             except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
                 outcome = False, error
             with self._lock:
-                if job.is_running and job.is_abandoned:
-                    self._abandoned -= 1
-                job.is_running = False
-                # Before the outcome is set, because its receiver may submit the next job to this thread.
+                self._running.discard(waiter)
+                self._abandoned.discard(waiter)
+                # Before the outcome is set, because its receiver may start the next function in this thread.
                 self._idle.append(jobs)
-            job.end(outcome)
-            del job, function, outcome  # an idle thread keeps nothing alive
+            with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+                waiter.get_loop().call_soon_threadsafe(_set_outcome, waiter, outcome)
+            del function, waiter, outcome  # an idle thread keeps nothing alive
 
 
-class _Job:
-    """One function to run. The lock of the threads is held while the first three attributes change."""
+def _set_outcome(waiter: _Waiter, outcome: Outcome) -> None:
+    if not waiter.done():
+        waiter.set_result(outcome)
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function: Callable[[], Any] | None = function
-        """None when it has been started, and if nobody waits for it any more."""
-        self.is_running = False
-        self.is_abandoned = False
-        self.loop = asyncio.get_running_loop()
-        self.outcome: asyncio.Future[Outcome] = self.loop.create_future()
 
-    def expire(self) -> None:
-        if not self.outcome.done():
-            self.outcome.set_exception(Expired())
-
-    def end(self, outcome: Outcome) -> None:
-        """Pass the outcome to the event loop. Called in the thread of the function."""
-        with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
-            self.loop.call_soon_threadsafe(self._set_outcome, outcome)
-
-    def _set_outcome(self, outcome: Outcome) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
+def _expire(waiter: _Waiter) -> None:
+    if not waiter.done():
+        waiter.set_exception(Expired("; its thread was abandoned and may still be running"))
 
 
 THREADS = Threads()

@@ -29,7 +29,7 @@ class Toolbox:
         tools = self._common if session is None else self._sessions.setdefault(session, {})
         if new.name not in tools or duplicates == "override":
             tools[new.name] = new
-        elif duplicates == "error":
+        elif duplicates != "skip":
             where = f"in session {session!r}" if session is not None else "for all sessions"
             raise DuplicateToolError(
                 f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"

@@ -4,8 +4,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from midspan._types.closing import close_all
@@ -14,7 +16,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
-from midspan.tools.function import Tool
+from midspan.tools.function import Seconds, Tool
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -40,9 +42,6 @@ def source_of(tools: Tools) -> ToolSource:
     items = [_declared(tool) if isinstance(tool, ToolSpec | Mapping) else tool for tool in items]
     sources = [tool for tool in items if isinstance(tool, ToolSource)]
     functions = [tool for tool in items if not isinstance(tool, ToolSource)]
-    for tool in functions:
-        if not callable(tool):
-            raise ConfigError(f"{tool!r:.200} is not a tool; expected a function, a Tool or a ToolSource")
     if functions or not sources:
         sources.insert(0, LocalTools(functions))
     return sources[0] if len(sources) == 1 else Merged(sources)
@@ -211,6 +210,8 @@ class Filtered(_NamedTools):
     """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
     def __init__(self, source: Tools, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
+        if isinstance(keep, str) or not (callable(keep) or isinstance(keep, Collection)):
+            raise ConfigError(f"Filtered takes a collection of names or a function of a ToolSpec, got {keep!r:.80}")
         names = frozenset[str]() if callable(keep) else frozenset(keep)
         keeps = keep if callable(keep) else lambda spec: spec.name in names
         super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
@@ -236,9 +237,10 @@ class TimeLimited(WrapperSource):
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
-        if not timeout > 0:  # nor is it NaN, which would break the timers of the event loop
-            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
-        self._timeout = timeout
+        try:
+            self._timeout = msgspec.convert(timeout, Seconds)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}") from error
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         run, timeout = self.source.call, self._timeout
@@ -257,7 +259,8 @@ class Required(WrapperSource):
 
     async def list_tools(self) -> ToolListing:
         listing = self.update(await list_source(self.source))
-        for source in listing.unavailable:
+        if listing.unavailable:
+            source = listing.unavailable[0]
             raise ConfigError(f"the tools of {source.name} cannot be listed: {source.message}")
         return listing
 
@@ -274,18 +277,22 @@ class BoundLoop:
             self._loop = running
         if self._loop is running:
             return await coroutine
-        try:
-            if not self._loop.is_running():
-                raise TimeoutError
-            async with asyncio.timeout(_MAX_BLOCKED_SECONDS):
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
-        except TimeoutError:
+        if not await _is_responsive(self._loop):
             coroutine.close()
             raise ConfigError(
                 "the event loop of this source is not running, or blocked by plain code such as run_sync; use the "
                 "source there, with await, or close that loop"
-            ) from None
+            )
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
+
+async def _is_responsive(loop: asyncio.AbstractEventLoop) -> bool:
+    answer = asyncio.Event()
+    if loop.is_running():
+        loop.call_soon_threadsafe(asyncio.get_running_loop().call_soon_threadsafe, answer.set)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(answer.wait(), _MAX_BLOCKED_SECONDS)
+    return answer.is_set()
 
 
 class LoopBound(WrapperSource):

@@ -12,18 +12,16 @@ if TYPE_CHECKING:
     from midspan.toolsets.cloudgenie import cloudgenie_tools as cloudgenie_tools
     from midspan.toolsets.weather import weather_tool as weather_tool
 
-_HOMES = {
-    "calculate": "midspan.toolsets.calculator",
-    "calculator_tool": "midspan.toolsets.calculator",
-    "clock_tool": "midspan.toolsets.clock",
-    "cloudgenie_tools": "midspan.toolsets.cloudgenie",
-    "weather_tool": "midspan.toolsets.weather",
+_NAMES = {
+    "midspan.toolsets.calculator": "calculate calculator_tool",
+    "midspan.toolsets.clock": "clock_tool",
+    "midspan.toolsets.cloudgenie": "cloudgenie_tools",
+    "midspan.toolsets.weather": "weather_tool",
 }
 
-__all__ = [*_HOMES, "ready_tools"]  # noqa: PLE0604 - the table is the list
-
 if not TYPE_CHECKING:  # a type checker would accept any name otherwise
-    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = lazy_attributes(__name__, _NAMES)
+    __all__ += ["ready_tools"]
 
 
 def ready_tools() -> "list[Tool[..., Any]]":

@@ -69,8 +69,6 @@ def calculator_tool() -> Tool[..., Any]:
 
 def evaluate(expression: str) -> Number:
     """Return the value of an expression. Raises ToolError with a message for the model."""
-    if len(expression) > _MAX_CHARS:
-        raise ToolError(f"the expression has {len(expression):,} characters, the maximum is {_MAX_CHARS:,}")
     python = _to_python(expression)
     try:
         value = _value(ast.parse(python, mode="eval").body, python)
@@ -206,14 +204,6 @@ def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     return rounded if value >= 0 else -rounded
 
 
-def _sin(angle: Number) -> Number:
-    return round(math.sin(angle), _SHOWN_DIGITS)  # so that sin(pi) is 0
-
-
-def _cos(angle: Number) -> Number:
-    return round(math.cos(angle), _SHOWN_DIGITS)
-
-
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Add: operator.add,
@@ -232,17 +222,11 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil": lambda value: -_floor(-value),
     "min": min,
     "max": max,
-    "exp": math.exp,
     "ln": math.log,
-    "log": math.log,
-    "log10": math.log10,
-    "log2": math.log2,
-    "sin": _sin,
-    "cos": _cos,
-    "tan": lambda angle: _sin(angle) / _cos(angle),
-    "asin": math.asin,
-    "acos": math.acos,
-    "atan": math.atan,
+    "sin": lambda angle: round(math.sin(angle), _SHOWN_DIGITS),  # so that sin(pi) is 0
+    "cos": lambda angle: round(math.cos(angle), _SHOWN_DIGITS),
+    "tan": lambda angle: _FUNCTIONS["sin"](angle) / _FUNCTIONS["cos"](angle),
+    **{name: getattr(math, name) for name in ("exp", "log", "log10", "log2", "asin", "acos", "atan")},
     "degrees": math.degrees,
     "radians": math.radians,
 }

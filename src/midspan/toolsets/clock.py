@@ -19,7 +19,6 @@ Zone = Annotated[str, Meta(min_length=1, max_length=64)]
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-5][0-9]))?", re.IGNORECASE)
 _MAX_OFFSET = timedelta(hours=14)
-_SEASONS = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
 
 
 class Moment(Struct, frozen=True):
@@ -70,34 +69,22 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
     zones = _zones()
     if not zones:
         raise ToolError("this machine has no time zone data (the Python package tzdata); use UTC or an offset as UTC+2")
-    names = zones.get(_key(text), ())
-    if names and _are_equivalent(names):
-        return names[0], zoneinfo.ZoneInfo(names[0])
-    if names:
-        raise ArgumentError("zone", f"{text!r} is ambiguous: {' or '.join(names)}?")
+    if full_name := zones.get(_key(text)):
+        return full_name, zoneinfo.ZoneInfo(full_name)
     similar = get_close_matches(_key(text.partition(",")[0]), zones, 3, 0.75)  # of «Paris, France», only the city
-    suggestions = " or ".join(dict.fromkeys(zones[key][0] for key in similar))
+    suggestions = " or ".join(dict.fromkeys(zones[key] for key in similar))
     hint = f"did you mean {suggestions}? Otherwise use" if suggestions else "use"
     raise ArgumentError("zone", f"unknown time zone {text!r}; {hint} the IANA name, such as America/Los_Angeles")
 
 
 @cache  # because the names are collected from hundreds of files
-def _zones() -> dict[str, tuple[str, ...]]:
-    """The IANA names by their key, and by the key of their city."""
-    zones: dict[str, tuple[str, ...]] = {}
-    for name in sorted(zoneinfo.available_timezones()):
-        for key in {_key(name), _key(name.rpartition("/")[2])}:
-            zones[key] = (*zones.get(key, ()), name)
-    return zones
+def _zones() -> dict[str, str]:
+    """The IANA names by their key, and by the key of their city; of several with one city, the first."""
+    names = sorted(zoneinfo.available_timezones(), reverse=True)
+    return {_key(name.rpartition("/")[2]): name for name in names} | {_key(name): name for name in names}
 
 
 def _key(name: str) -> str:
     """A name without case, accents, and the difference of spaces, hyphens and underscores."""
     letters = "".join(char for char in unicodedata.normalize("NFKD", name) if not unicodedata.combining(char))
     return re.sub(r"[\s_-]+", "_", letters.casefold().strip())
-
-
-def _are_equivalent(names: tuple[str, ...]) -> bool:
-    """Whether these are names of one zone, judged by its offsets in winter and summer."""
-    zones = map(zoneinfo.ZoneInfo, names)
-    return len({tuple(moment.astimezone(zone).utcoffset() for moment in _SEASONS) for zone in zones}) == 1

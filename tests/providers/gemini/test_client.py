@@ -476,7 +476,8 @@ def test_each_source_is_cited_once_in_the_order_of_its_first_mention() -> None:
     document = said("x")
     chunks = [{"web": {"uri": uri, "title": title}} for uri, title in (("u1", "A"), ("u2", "B"), ("u1", "C"))]
     document["candidates"][0]["groundingMetadata"] = {"groundingChunks": chunks}
-    document["candidates"][0]["urlContextMetadata"] = {"urlMetadata": [{"retrievedUrl": "u2"}, {"retrievedUrl": "u3"}]}
+    pages = [{"retrievedUrl": url} for url in ("u2", 5, "u3")]
+    document["candidates"][0]["urlContextMetadata"] = {"urlMetadata": pages}
     config = RequestConfig("gemini-3.8-flash", tools=(BuiltinTool("googleSearch"),))
     with recorder() as server:
         server.answer(document)

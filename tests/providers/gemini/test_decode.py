@@ -12,7 +12,6 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
 from midspan.providers.gemini import decode
-from midspan.providers.gemini import stream as gemini_stream
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
@@ -621,12 +620,28 @@ def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(p
     assert json.loads(raw_of(kept)) == part
 
 
-def test_streamed_calls_are_compared_only_with_calls_of_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = []
-    monkeypatch.setattr(gemini_stream, "_is_same_call", lambda call, _: compared.append(call.id))
-    calls = [{"functionCall": {"id": str(number), "name": "f", "args": {}}} for number in range(200)]
+def test_streamed_calls_with_one_id_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode_json, encoded = decode.encode_json, []
+    monkeypatch.setattr(decode, "encode_json", lambda value: encoded.append(value) or encode_json(value))
+    calls = [{"functionCall": {"id": "1", "name": "f", "args": {"n": number}}} for number in range(200)]
     decoder = StreamDecoder()
     for call in [*calls, calls[7]]:
         document = {"candidates": [{"content": {"role": "model", "parts": [call]}}]}
         decoder.add(json.dumps(document).encode())
-    assert compared == ["7"]
+    assert len(encoded) == 201
+    assert [call.arguments["n"] for call in decoder.response().message.calls] == list(range(200))
+
+
+def test_repeated_call_goes_back_with_the_signature_that_only_one_of_them_has() -> None:
+    call = {"functionCall": {"id": "1", "name": "f", "args": {"x": 1}}}
+    signed = {**call, "thoughtSignature": "s"}
+    _, response = streamed(events(answer(call, finish=None), answer(signed)))
+    assert json.loads(raw_of(response.message))["parts"] == [signed]
+
+
+def test_call_that_was_streamed_in_pieces_and_comes_again_whole_is_one_call() -> None:
+    pieces = [{"jsonPath": "$.x", "numberValue": 1}]
+    first = {"functionCall": {"id": "1", "name": "f", "partialArgs": pieces}}
+    again = {"functionCall": {"id": "1", "name": "f", "args": {"x": 1}}}
+    _, response = streamed(events(answer(first, finish=None), answer(again)))
+    assert [call.arguments for call in response.message.calls] == [{"x": 1}]

@@ -125,7 +125,7 @@ def test_long_error_messages_are_truncated() -> None:
         ("http://\udcff/\n", r"'http://�/\n'"),
     ],
 )
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 def test_a_redirect_is_an_error_that_names_its_target(status: int, location: str, target: str) -> None:
     error = parse_error(status, b"<h1>Moved</h1>", None, location)
     assert type(error) is errors.InvalidRequestError

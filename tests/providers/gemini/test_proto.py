@@ -157,3 +157,8 @@ def test_any_object_anywhere_in_a_response_survives(unknown: dict[str, Any], nam
     targets = places(response)
     targets[place % len(targets)].setdefault(f"new {name}", unknown)
     assert again(wire.GenerateContentResponse, response) == response
+
+
+def test_a_tool_of_google_becomes_a_builtin_tool() -> None:
+    tool = wire.GoogleSearch(time_range_filter={"startTime": "2026-01-01T00:00:00Z"}).as_builtin()
+    assert (tool.name, tool.config) == ("googleSearch", {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}})

@@ -156,6 +156,13 @@ REPEATED: Mapping[str, Form] = {
     "bare objects of another tool": repeated('{"name": "no", "arguments": {}}\n'),
     "calls that are whole": repeated("TOOL_CALL: f({'a': 1})\n"),
     "calls that are broken": repeated("TOOL_CALL: f({'s': 'it's'})\n"),
+    "calls in quotation marks": repeated('`<tool_call>{"name": "f", "arguments": {}}</tool_call>` '),
+    "quoted marks": repeated("> `<tool_call>` "),
+    "calls in comments": repeated("<!--\nTOOL_CALL: f({})\n-->\n"),
+    "comments that begin": repeated("<!--\n/*\n"),
+    "calls with conditions": repeated("TOOL_CALL: f({}) if # (\n"),
+    "calls with long comments": repeated("TOOL_CALL: f({}) #" + " no" * 60 + "\n"),
+    "markers and blank lines": repeated("TOOL_CALL:\n\n"),
     "calls of another tool": repeated('TOOL_CALL: no({"a": 1})\n'),
 }
 NEARLY: Mapping[str, Form] = {

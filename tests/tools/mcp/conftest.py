@@ -1,7 +1,6 @@
 """Servers for the tests of the MCP client."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,11 +10,20 @@ import pytest
 
 from midspan.tools import MCPServer
 from midspan.tools.mcp.protocols import ProtocolCache, ProtocolInfo
+from tests.prefork import Prefork
 
 FOLDER = Path(__file__).parent
-SAMPLE = [sys.executable, str(FOLDER / "sample_server.py")]
+_PREFORK = Prefork("tests.tools.mcp.sample_server", "anyio._backends._asyncio")
+SAMPLE = _PREFORK.command(str(FOLDER / "sample_server.py"))
 
 Connect = Callable[..., MCPServer]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prefork() -> Iterator[None]:
+    """Imports the MCP SDK once, which takes more than a second, and not in each sample server."""
+    with _PREFORK:
+        yield
 
 
 @contextmanager

@@ -146,7 +146,7 @@ def test_tool_with_a_remote_reference_is_left_out_and_nothing_is_fetched() -> No
 
     (event,) = [event for event in asyncio.run(main()) if isinstance(event, SourceUnavailable)]
     assert event.source == "hostile.remote_ref"
-    assert "is never fetched" in event.message
+    assert "schemas are not fetched" in event.message
 
 
 def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

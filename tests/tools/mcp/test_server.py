@@ -439,8 +439,9 @@ def test_environment_of_a_server_is_an_allow_list(monkeypatch: pytest.MonkeyPatc
     assert not {"GEMINI_API_KEY", "SOME_TOKEN"} & names
 
 
-def test_era_of_a_silent_server_is_remembered(tmp_path: Path) -> None:
+def test_era_of_a_silent_server_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server ignores what it does not know, so it is asked for the newer protocol once, and never again."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.2)
     program = tmp_path / "silent.py"
     log = tmp_path / "asked"
     program.write_text(SILENT_SERVER)

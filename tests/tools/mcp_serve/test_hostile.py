@@ -118,12 +118,14 @@ async def test_hostile_requests_are_refused_and_the_server_goes_on() -> None:
 
 
 @pytest.mark.requirement("MS-11")
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_thousand_parallel_calls_are_answered(era: str) -> None:
+@pytest.mark.parametrize("number", [100, MANY], ids=["hundred", "thousand"])
+async def test_parallel_calls_are_answered(era: str, number: int) -> None:
     async with served(mcp_app([echo])) as url, Client(url, mode=era) as client:
-        calls = (client.call_tool("echo", {"text": str(number)}) for number in range(MANY))
-        results = await asyncio.wait_for(asyncio.gather(*calls), 4 * BOUND)
-    assert [result.content for result in results] == [[mcp_types.TextContent(text=str(n))] for n in range(MANY)]
+        calls = (client.call_tool("echo", {"text": str(n)}) for n in range(number))
+        results = await asyncio.wait_for(asyncio.gather(*calls), 10 * BOUND)
+    assert [result.content for result in results] == [[mcp_types.TextContent(text=str(n))] for n in range(number)]
 
 
 @pytest.mark.requirement("MS-11")

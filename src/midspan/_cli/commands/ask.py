@@ -8,9 +8,9 @@ from typing import Any, TextIO
 import msgspec
 
 from midspan._cli import arguments
-from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
+from midspan._cli.conversation import LoggedConversation, build_agent, logged_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.output import Answer, Display, Progress, stdout_for_answers
+from midspan._cli.output import AnswerDisplay, Display, ProgressDisplay, stdout_for_answers
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
 from midspan._cli.text import error_fields, json_document, write
@@ -57,9 +57,9 @@ def _ask(options: Namespace, shown: "EventList", out: TextIO) -> None:
     prompt = read_prompt(options.question, options.file)
     schema = {} if options.schema is None else {"output": read_schema(options.schema)}
     tools = [*load_tools(settings.tools), *mcp_sources(options)]
-    displays: list[Display] = [shown, Progress(verbose=options.verbose)]
+    displays: list[Display] = [shown, ProgressDisplay(verbose=options.verbose)]
     if not options.json:
-        displays.append(Answer(out))
+        displays.append(AnswerDisplay(out))
     with InterruptibleRunner() as runner, logged_session(runner, options, settings) as (log, session):
         shown.session = None if not session or session.startswith("-") else session
         agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
@@ -69,7 +69,7 @@ def _ask(options: Namespace, shown: "EventList", out: TextIO) -> None:
             from midspan.testing import record
 
             agent = record(agent, options.record)
-        with closing(Conversation(agent, runner, log, session)) as conversation:
+        with closing(LoggedConversation(agent, runner, log, session)) as conversation:
             conversation.ask(prompt, displays, **schema)
 
 
@@ -93,13 +93,13 @@ def report(events: Sequence[RunEvent], session: str | None, error: BaseException
             end = event
         else:
             state = state.after(event)
-    ended = {run.index: run for run in state.ended}
-    calls = [_call_fields(run.call, run) for run in state.tool_runs]
-    calls += [_call_fields(call, ended.get(index)) for index, call in enumerate(state.calls)]
+    runs_of_last_turn = {run.index: run for run in state.ended}
+    calls: list[tuple[ToolCall, ToolRun | None]] = [(run.call, run) for run in state.tool_runs]
+    calls += [(call, runs_of_last_turn.get(index)) for index, call in enumerate(state.calls)]
     limit = error.limit if isinstance(error, LimitReachedError) else end and end.limit
     return {
         "answer": None if end is None or end.error is not None else end.text,
-        "tool_calls": calls,
+        "tool_calls": [_call_fields(call, run) for call, run in calls],
         "usage": {**msgspec.structs.asdict(summary.usage), "total": summary.usage.total},
         "turns": summary.turns,
         "run_id": next((event.run_id for event in events if isinstance(event, RunStart)), None),

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments
-from midspan._cli.conversation import Conversation, build_agent, logged_session, with_fallback
-from midspan._cli.interrupts import InterruptibleRunner, leave
-from midspan._cli.output import Answer, Progress
+from midspan._cli.conversation import LoggedConversation, build_agent, logged_session, with_fallback
+from midspan._cli.interrupts import InterruptibleRunner, exit_now
+from midspan._cli.output import AnswerDisplay, ProgressDisplay
 from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, write_private
 from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
@@ -21,7 +21,7 @@ from midspan._loop.agent import Agent
 from midspan._types.codec import to_json
 from midspan.errors import ConfigError, MidspanError
 
-_KEYS = "Enter sends, Alt-Enter or a \\ at the end starts a new line, Ctrl-C cancels a run, /help shows the commands."
+_KEYS = "Enter sends, Alt-Enter starts a new line, Ctrl-C cancels a run, /help shows the commands."
 _SLASH_COMMAND = re.compile(r"/(\w+)(?:\s+(.*))?", re.DOTALL)
 _SLASH_COMMANDS = {
     "/model": "[NAME]: shows or changes the model",
@@ -44,21 +44,21 @@ def run(options: Namespace) -> int:
     settings = load_settings(options)
     with InterruptibleRunner() as runner:
         with logged_session(runner, options, settings) as (log, session):
-            chat = Chat(settings, lambda agent: Conversation(agent, runner, log, session), options)
+            chat = TerminalChat(settings, lambda agent: LoggedConversation(agent, runner, log, session), options)
             chat.answer_lines()
             chat.conversation.close()
         if runner.has_abandoned_tasks:
-            leave(chat.exit_code)
+            exit_now(chat.exit_code)
     return chat.exit_code
 
 
-class Chat:
+class TerminalChat:
     """Reads questions and slash commands until the input ends."""
 
     exit_code = 0
     """Of the first error, if nobody sits at the terminal."""
 
-    def __init__(self, settings: Settings, start: Callable[[Agent], Conversation], options: Namespace) -> None:
+    def __init__(self, settings: Settings, start: Callable[[Agent], LoggedConversation], options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
         self._read_only = settings.read_only  # the restriction of the fallback model is not one of other models
@@ -79,11 +79,11 @@ class Chat:
                 if command := _SLASH_COMMAND.fullmatch(line):  # a path such as /etc/hosts is not one
                     self._run_slash_command(command[1].lower(), (command[2] or "").strip())
                 elif line:
-                    self.conversation.ask(line, (Progress(verbose=self._verbose), Answer(sys.stdout)))
+                    self.conversation.ask(line, (ProgressDisplay(verbose=self._verbose), AnswerDisplay(sys.stdout)))
             except EOFError:
                 return
-            except KeyboardInterrupt as interrupt:
-                if interrupt.args or not is_terminal:  # SIGTERM ends the program, not only the run
+            except KeyboardInterrupt:
+                if self.conversation.runner.is_terminated or not is_terminal:  # SIGTERM ends the program too
                     raise
                 print_line("cancelled; the conversation continues, Ctrl-D or /quit exits")
             except MidspanError as error:
@@ -135,25 +135,13 @@ def line_reader() -> Callable[[], str]:
     """Return a function that reads the next question or command, and raises EOFError at the end of the input."""
     is_terminal = sys.stdin.isatty()
     if is_terminal and sys.stdout.isatty():
-        try:
+        with suppress(ImportError):  # prompt_toolkit is not installed
             return _line_editor()
-        except ImportError:
-            pass  # prompt_toolkit is not installed
     if hasattr(sys.stdin, "reconfigure"):
         # Piped text is UTF-8, as for `ask`; a line that cannot be decoded is an error of that line alone.
         sys.stdin.reconfigure(encoding=None if is_terminal else "utf-8-sig", errors="surrogateescape")
-
-    has_prompt = is_terminal and sys.stdout.isatty()
-
-    def read_line() -> str:
-        line = input("> " if has_prompt else "")
-        with suppress(EOFError):  # after a backslash: the last line
-            while line.endswith("\\"):
-                line = line.removesuffix("\\")
-                line += "\n" + input("… " if has_prompt else "")
-        return line
-
-    return read_line
+    prompt = "> " if is_terminal and sys.stdout.isatty() else ""
+    return lambda: input(prompt)
 
 
 def _line_editor() -> Callable[[], str]:
@@ -167,12 +155,7 @@ def _line_editor() -> Callable[[], str]:
 
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.document.current_line_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
+        event.current_buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:

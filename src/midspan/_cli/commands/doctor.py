@@ -29,14 +29,12 @@ def run(_options: Namespace) -> int:
     has_problem = False
     with InterruptibleRunner() as runner:
         doctor = _Doctor(runner)
-        for checks in (
-            doctor.installation, doctor.settings_file, doctor.log, doctor.tools, doctor.model,
-            doctor.connections, doctor.weather,
-        ):  # fmt: skip
+        checks = (doctor.installation, doctor.settings_file, doctor.log, doctor.tools, doctor.model, doctor.connections)
+        for check in checks:
             try:
-                for check in checks():
-                    _print(check)
-                    has_problem |= check.state == "problem"
+                for result in check():
+                    _print(result)
+                    has_problem |= result.state == "problem"
             except (MidspanError, OSError) as error:
                 _print(HealthCheck("problem", describe_error(error)))
                 has_problem = True
@@ -93,11 +91,3 @@ class _Doctor:
             yield from self._runner.run(family.check())  # type: ignore[misc]  # those in `known` have one
         others = ", ".join(family.name for family in known if family not in configured)
         yield HealthCheck("note", f"not configured: {others}")
-
-    def weather(self) -> Iterator[HealthCheck]:
-        from midspan.providers.rest import can_connect
-
-        url = os.environ.get("MIDSPAN_WEATHER_URL") or "https://wttr.in"
-        is_reachable = can_connect(url, 5.0)
-        message = f"{url}, the server of the tool get_weather, {'can' if is_reachable else 'cannot'} be reached"
-        yield HealthCheck("ok" if is_reachable else "note", message)

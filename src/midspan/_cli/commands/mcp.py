@@ -20,7 +20,7 @@ from midspan._cli.arguments import (
 )
 from midspan._cli.interrupts import InterruptibleRunner, serve_until_interrupted
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import announce, escape_line, escape_lines, print_line, wrap_line, write_json
+from midspan._cli.text import announce, escape_line, escape_lines, print_line, write_result
 from midspan._cli.tool_sources import accept, config_paths, load_tools, make_servers, needs_trust
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.texts import count_noun
@@ -57,56 +57,48 @@ def run(options: Namespace) -> int:
 def _list(options: Namespace) -> int:
     from midspan.tools.mcp.config import read_config
 
-    rows = [
-        {"server": name, "target": entry.target.strip(), "file": str(path), "disabled": entry.disabled,
-         "trusted": not needs_trust(options, path)}
-        for path in config_paths(options)
-        for name, entry in read_config(path, expand=False).items()
-    ]  # fmt: skip
-    if options.json:
-        write_json({"servers": rows})
-        return 0
-    for row in rows:
-        state = " (disabled)" if row["disabled"] else "" if row["trusted"] else " (not trusted yet)"
-        target = row["target"] or "neither a command nor a URL"
-        sys.stdout.write(wrap_line(f"{row['server']}: {target}{state}", sys.stdout))
-    sys.stdout.write(f"{count_noun(len(rows), 'server')}\n")
+    rows, lines = [], []
+    for path in config_paths(options):
+        is_trusted = not needs_trust(options, path)
+        for name, entry in read_config(path, expand=False).items():
+            target = entry.target.strip()
+            row = {"server": name, "target": target, "file": str(path), "disabled": entry.disabled}
+            rows.append({**row, "trusted": is_trusted})
+            state = " (disabled)" if entry.disabled else "" if is_trusted else " (not trusted yet)"
+            lines.append(f"{name}: {target or 'neither a command nor a URL'}{state}")
+    write_result({"servers": rows}, [*lines, count_noun(len(rows), "server")], as_json=options.json)
     return 0
 
 
 def _tools(options: Namespace) -> int:
-    listings = _listings(_chosen(options, options.arguments))
-    if options.json:
-        tools = {server.name: msgspec.to_builtins(listing.tools) for server, listing, _ in listings}
-        problems = [msgspec.to_builtins(source) for _, listing, _ in listings for source in listing.unavailable]
-        write_json({"tools": tools, "unavailable": problems})
-    for server, listing, _ in listings:
-        for spec in () if options.json else listing:
+    tools, unavailable, lines = {}, [], []
+    for server, listing, _ in _listings(_chosen(options, options.arguments)):
+        tools[server.name] = msgspec.to_builtins(listing.tools)
+        unavailable += msgspec.to_builtins(listing.unavailable)
+        for spec in listing:
             marks = " [read-only]" * bool(spec.read_only) + " [destructive]" * bool(spec.destructive)
-            description = escape_lines(spec.description).replace("\n", "\n    ")  # all of it: the model reads it
-            sys.stdout.write(f"{escape_line(server.name)} {escape_line(spec.name)}{marks}\n    {description}\n")
+            description = [f"    {line}" for line in spec.description.splitlines()]  # all of it: the model reads it
+            lines += [f"{server.name} {spec.name}{marks}", *description]
         _print_problems(listing)
-    return int(any(listing.unavailable for _, listing, _ in listings))
+    write_result({"tools": tools, "unavailable": unavailable}, lines, as_json=options.json)
+    return int(bool(unavailable))
 
 
 def _call(options: Namespace) -> int:
     if len(options.arguments) not in (2, 3):
         raise ConfigError("name a server and a tool, and pass arguments as JSON: midspan mcp call SERVER TOOL [JSON]")
-    name, tool, json = (*options.arguments, "{}")[:3]
+    server_name, tool_name, arguments_json = (*options.arguments, "{}")[:3]
     try:
-        arguments = msgspec.json.decode(json, type=dict[str, Any])
+        arguments = msgspec.json.decode(arguments_json, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ConfigError(f"the arguments are not a JSON object: {json}") from error
-    (server,) = _chosen(options, [name])
-    result = _with_servers([server], _call_tool(server, tool, arguments))
-    if options.json:
-        write_json(msgspec.to_builtins(result))
-    else:
-        value = result.model_value
-        text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value)).decode()
-        sys.stdout.write(f"{escape_lines(text)}\n" if value is not None else "")
-        for blob in result.media:
-            sys.stdout.write(f"[{escape_line(blob.media_type)}, {len(blob.data):,} bytes]\n")
+        raise ConfigError(f"the arguments are not a JSON object: {arguments_json}") from error
+    (server,) = _chosen(options, [server_name])
+    result = _with_servers([server], _call_tool(server, tool_name, arguments))
+    value = result.model_value
+    text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value)).decode()
+    lines = [] if value is None else text.splitlines()
+    lines += [f"[{blob.media_type}, {len(blob.data):,} bytes]" for blob in result.media]
+    write_result(msgspec.to_builtins(result), lines, as_json=options.json)
     return int(result.is_error)
 
 
@@ -125,19 +117,16 @@ async def _call_tool(server: MCPServer, name: str, arguments: dict[str, Any]) ->
 
 
 def _doctor(options: Namespace) -> int:
-    rows: list[dict[str, Any]] = [
-        {"server": server.name, "ok": not listing.unavailable, "tools": len(listing.tools), "protocol": version,
-         "problems": msgspec.to_builtins(listing.unavailable)}
-        for server, listing, version in _listings(_chosen(options, options.arguments))
-    ]  # fmt: skip
-    if options.json:
-        write_json({"servers": rows})
-    for row in () if options.json else rows:
-        lines = [f"problem {problem['name']}: {problem['message']}" for problem in row["problems"]]
-        if row["protocol"] is not None:
-            state, tools = "ok" if row["ok"] else "problem", count_noun(row["tools"], "tool")
-            lines.insert(0, f"{state:<8}{row['server']}: {tools}, protocol {row['protocol']}")
-        sys.stdout.write("".join(wrap_line(line, sys.stdout, indent=" " * 8) for line in lines))
+    rows, lines = [], []
+    for server, listing, version in _listings(_chosen(options, options.arguments)):
+        is_ok, count = not listing.unavailable, len(listing.tools)
+        problems = msgspec.to_builtins(listing.unavailable)
+        rows.append({"server": server.name, "ok": is_ok, "tools": count, "protocol": version, "problems": problems})
+        if version is not None:
+            state = "ok" if is_ok else "problem"
+            lines.append(f"{state:<8}{server.name}: {count_noun(count, 'tool')}, protocol {version}")
+        lines += [f"problem {source.name}: {source.message}" for source in listing.unavailable]
+    write_result({"servers": rows}, lines, as_json=options.json)
     return int(not all(row["ok"] for row in rows))
 
 
@@ -158,11 +147,9 @@ def _trust(options: Namespace) -> int:
         if options.yes or TERMINAL.confirm(f"Accept the tools of {server.name} as they are now?"):
             accepted[server.name] = list(server.held_back)
             server.accept_changes()
-    if options.json:
-        write_json({"trusted": list(map(str, paths)), "accepted": accepted})
-    else:
-        sys.stdout.write("".join(f"trusted {path}\n" for path in paths))
-        sys.stdout.write("".join(f"accepted {name}.{tool}\n" for name in accepted for tool in accepted[name]))
+    lines = [f"trusted {path}" for path in paths]
+    lines += [f"accepted {name}.{tool}" for name in accepted for tool in accepted[name]]
+    write_result({"trusted": list(map(str, paths)), "accepted": accepted}, lines, as_json=options.json)
     return int(any(server.held_back.keys() - set(accepted.get(server.name, ())) for server in servers))
 
 

@@ -1,12 +1,11 @@
 """`midspan models`: the models of all providers."""
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 
 from midspan._cli.arguments import add_json_argument
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.text import escape_line, print_line, write_json
+from midspan._cli.text import print_line, write_result
 from midspan.providers.registry import families
 
 
@@ -26,10 +25,7 @@ def run(options: Namespace) -> int:
             if family.list_models is not None and has_key:
                 names, source = tuple(runner.run(family.list_models())), "api"
             models += [f"{family.name}:{name}" for name in names] or [family.name]
-    if options.json:
-        write_json({"models": models, "source": source})
-        return 0
     if not has_key:
         print_line("no key is set; these are the models known to this version")
-    sys.stdout.write("".join(f"{escape_line(name)}\n" for name in models))
+    write_result({"models": models, "source": source}, models, as_json=options.json)
     return 0

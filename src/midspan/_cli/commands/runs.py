@@ -6,13 +6,13 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import Any
 
-from midspan._cli.arguments import add_json_argument, positive_integer
+from midspan._cli.arguments import add_json_argument
 from midspan._cli.commands.ask import report
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
-from midspan._cli.output import Answer, Progress
+from midspan._cli.output import AnswerDisplay, ProgressDisplay
 from midspan._cli.questions import TERMINAL
-from midspan._cli.text import escape_line, print_line, shorten, terminal_columns, wrap_line, write_json
+from midspan._cli.text import escape_line, print_line, shorten, terminal_columns, wrap_line, write_json, write_result
 from midspan._storage.journal import RunInfo
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart
 from midspan._types.parts import Text
@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     actions_help = "what to do; list by default"
     parser.add_argument("action", choices=list(_ACTIONS), nargs="?", default="list", help=actions_help)
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
-    parser.add_argument("-n", "--number", metavar="N", type=positive_integer, default=20, help="how many to list (20)")
+    parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many to list (20)")
     parser.add_argument("--all", action="store_true", help="delete all runs")
     add_json_argument(parser)
 
@@ -39,14 +39,13 @@ def run(options: Namespace) -> int:
 
 def _list(log: RunLog, options: Namespace) -> None:
     runs = [(info, _question(log.read(info.run, limit=1))) for info in log.runs(options.number)]
-    if options.json:
-        write_json([_fields(info, question) for info, question in runs])
-        return
     columns = terminal_columns() if sys.stdout.isatty() else 200
+    lines = []
     for info, question in runs:
         started = time.strftime("%d %b %H:%M", time.localtime(info.started_at))
         line = f"{info.run.removeprefix('run_')[:6]} {_MARKS.get(_state(info), '✗')} {started} {question}"
-        sys.stdout.write(f"{shorten(line, columns)}\n")
+        lines.append(shorten(line, columns))
+    write_result([_fields(info, question) for info, question in runs], lines, as_json=options.json)
     if not runs:
         print_line("the log is empty")
 
@@ -97,7 +96,7 @@ def _print_run(info: RunInfo, events: list[RunEvent]) -> None:
     summary = info.summary
     head = f"{info.run}, {started}, {summary.model}, {_state(info)}, {count_noun(summary.turns, 'turn')}"
     sys.stdout.write(f"{wrap_line(head, sys.stdout)}\n{wrap_line(f'> {_question(events)}', sys.stdout)}\n")
-    progress, answer = Progress(verbose=1, out=sys.stdout), Answer(sys.stdout)
+    progress, answer = ProgressDisplay(verbose=1, out=sys.stdout), AnswerDisplay(sys.stdout)
     for event in events:
         if not isinstance(event, RunEnd):
             progress.show(event)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from midspan._cli.arguments import add_json_argument, add_tool_arguments
 from midspan._cli.settings import load_settings
-from midspan._cli.text import print_line, wrap_line, write_json
+from midspan._cli.text import print_line, write_result
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._types.texts import count_noun, estimate_tokens
 from midspan.tools import ToolListing, ToolSpec, source_of
@@ -54,20 +53,18 @@ def run(options: Namespace) -> int:
         print_line(f"no tools from {source.name}: {source.message}")
     tokens = [_token_estimate(spec) for spec in listing]
     findings = [*_problems(listing.tools)] if options.lint else []
-    if options.json:
-        tools = [{**msgspec.to_builtins(spec), "tokens": count} for spec, count in zip(listing, tokens, strict=True)]
-        found = {"findings": msgspec.to_builtins(findings)} if options.lint else {}
-        write_json({"tools": tools, "tokens": sum(tokens), **found})
-        return int(bool(findings))
-    lines = []
+    tools, lines = [], []
     for spec, count in zip(listing, tokens, strict=True):
+        tools.append({**msgspec.to_builtins(spec), "tokens": count})
         summary = spec.description.strip().partition("\n")[0] or "(no description)"
         lines += [f"{spec.name}({_parameters(spec)})", f"    {summary} [{count:,} tokens]"]
+    document = {"tools": tools, "tokens": sum(tokens)}
     lines.append(f"{count_noun(len(tokens), 'tool')}, about {sum(tokens):,} tokens in every request")
     if options.lint:
+        document["findings"] = msgspec.to_builtins(findings)
         lines += ["", *(f"{finding.tool or 'all tools'}: {finding.message} [{finding.kind}]" for finding in findings)]
         lines.append(count_noun(len(findings), "finding") if findings else "no findings")
-    sys.stdout.write("".join(wrap_line(line, sys.stdout, indent="    ") for line in lines))
+    write_result(document, lines, as_json=options.json)
     return int(bool(findings))
 
 

@@ -71,10 +71,9 @@ class Caches:
     def _create(self, prefix: str, route: Route, body: bytes) -> dict[str, Any]:
         content = read(CachedContent, body, rules_of("", route.api, route.version))
         rules = self._rules(content.model, route)
-        contents = content.contents or []
-        check_each(contents, route.api)
+        check_each(content.contents or (), route.api)
         check_declarations(content.tools or (), rules)
-        tokens = count_tokens([*contents, *([content.system_instruction] if content.system_instruction else [])])
+        tokens = count_tokens(content.contents, content.system_instruction)
         if tokens < _MIN_TOKENS:
             raise invalid(
                 f"Cached content is too small. total_token_count={tokens}, min_total_token_count={_MIN_TOKENS}"

@@ -78,7 +78,9 @@ def check(
         raise invalid_fields([error], rules.api)
     if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
         raise invalid("Multiple candidates is not enabled for this model")
-    _check_output_schema(config, rules.api)
+    schemas = config.response_schema, config.response_json_schema
+    if errors := list(_either_schema_errors(*schemas, "generation_config.response_schema", rules.api)):
+        raise invalid_fields(errors, rules.api)
     _check_thinking(config.thinking_config or ThinkingConfig(), rules)
     if request.cached_content is not None:
         if not rules.capabilities.explicit_cache:
@@ -92,14 +94,6 @@ def check(
         raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
     check_together(contents, rules, strict_signatures=strict_signatures)
     return request
-
-
-def _check_output_schema(config: GenerationConfig, api: Api) -> None:
-    errors = list(schema_errors(config.response_schema or Schema(), "generation_config.response_schema", api))
-    if config.response_schema is not None and is_set(config.response_json_schema):
-        errors.append(("generation_config.response_json_schema", "must not be set when response_schema is set"))
-    if errors:
-        raise invalid_fields(errors, api)
 
 
 def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
@@ -125,7 +119,7 @@ def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
     check_each(contents, rules.api)
     check_size(contents, rules.api)
     check_declarations(counted.tools or (), rules)
-    tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
+    tokens = count_tokens(contents, counted.system_instruction)
     if counted.tools:
         tokens += len(msgspec.json.encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
     return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
@@ -157,25 +151,28 @@ def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
 def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -> Iterator[tuple[str, str]]:
     if not FUNCTION_NAME.fullmatch(declaration.name or "") or len(declaration.name or "") > MAX_NAME_CHARS:
         yield f"{path}.name", _INVALID_NAME
-    for name, schema, json_schema in (
-        ("parameters", declaration.parameters, declaration.parameters_json_schema),
-        ("response", declaration.response, declaration.response_json_schema),
-    ):
-        if is_set(json_schema) and schema is not None:
-            yield f"{path}.{name}_json_schema", f"must not be set when {name} is set"
-        if is_set(json_schema) and not isinstance(json_schema, dict):
-            yield f"{path}.{name}_json_schema", "must be a JSON object"
-        if schema is not None:
-            yield from schema_errors(schema, f"{path}.{name}", api)
-    parameters = declaration.parameters or Schema()
-    for name in parameters.properties or ():
+    parameters = declaration.parameters
+    yield from _either_schema_errors(parameters, declaration.parameters_json_schema, f"{path}.parameters", api)
+    yield from _either_schema_errors(declaration.response, declaration.response_json_schema, f"{path}.response", api)
+    for name in (parameters and parameters.properties) or ():
         if not _PARAMETER.fullmatch(name):
             yield f"{path}.parameters.properties[{name[:80]}]", _INVALID_PARAMETER
     if declaration.behavior not in _DEFAULT_BEHAVIORS:
         yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
 
 
-def is_set(value: Any) -> bool:
+def _either_schema_errors(schema: Schema | None, json_schema: Any, path: str, api: Api) -> Iterator[tuple[str, str]]:
+    """Yield the errors of a schema that is in one of two fields; `path` is the one for the subset of OpenAPI."""
+    json_path = f"{path.removesuffix('_schema')}_json_schema"
+    if _is_set(json_schema) and not isinstance(json_schema, dict):
+        yield json_path, "must be a JSON object"
+    if schema is not None:
+        yield from _schema_errors(schema, path, api)
+        if _is_set(json_schema):
+            yield json_path, f"must not be set when {path.rpartition('.')[2]} is set"
+
+
+def _is_set(value: Any) -> bool:
     return value is not UNSET and value is not None
 
 
@@ -185,10 +182,10 @@ def parameters_of(declaration: FunctionDeclaration) -> Any:
 
 
 def schema_of(schema: Schema | None, json_schema: Any) -> Any:
-    return json_schema if is_set(json_schema) else to_plain(schema)
+    return json_schema if _is_set(json_schema) else to_plain(schema)
 
 
-def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
+def _schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
     """Yield the errors of a schema in the API's subset of OpenAPI. Unknown keywords are found when it is read."""
     if schema.type == "ARRAY" and schema.items is None:
         yield f"{path}.items", "missing field."
@@ -204,11 +201,11 @@ def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, st
         if name not in properties:
             yield f"{path}.required[{at}]", "property is not defined"
     for name, inner in properties.items():
-        yield from schema_errors(inner, f"{path}.properties[{name}]", api)
+        yield from _schema_errors(inner, f"{path}.properties[{name}]", api)
     if schema.items is not None:
-        yield from schema_errors(schema.items, f"{path}.items", api)
+        yield from _schema_errors(schema.items, f"{path}.items", api)
     for at, inner in enumerate(schema.any_of or ()):
-        yield from schema_errors(inner, f"{path}.any_of[{at}]", api)
+        yield from _schema_errors(inner, f"{path}.any_of[{at}]", api)
 
 
 def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:

@@ -99,9 +99,10 @@ def check_size(contents: Sequence[Content], api: Api) -> None:
         raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MAX_TOKENS}).")
 
 
-def count_tokens(contents: Sequence[Content]) -> int:
-    """Estimate the tokens of contents."""
-    return sum(_part_tokens(part) for content in contents for part in content.parts or ())
+def count_tokens(contents: Sequence[Content] | None, system: Content | None = None) -> int:
+    """Estimate the tokens of contents and a system instruction."""
+    counted = [*(contents or ()), *([system] if system else ())]
+    return sum(_part_tokens(part) for content in counted for part in content.parts or ())
 
 
 def _part_tokens(part: Part) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from midspan._http.retry import Clock, SystemClock
+from midspan._http.retry import Clock
 from midspan.emulator.gemini.api import ApiError, Route, check_credentials, error_page, invalid, route_of
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import check, count_request_tokens
@@ -59,7 +59,7 @@ class LocalGemini(HttpServer):
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        clock = SystemClock() if clock is None else clock
+        clock = Clock() if clock is None else clock
         super().__init__(self._handle, host=host, port=port, clock=clock)
         self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
         """The last requests; the end of a large body is missing."""
@@ -86,7 +86,8 @@ class LocalGemini(HttpServer):
         except RecursionError:
             return self._error(invalid("The request exceeds the maximum allowed nesting depth."))
         except Exception as error:  # noqa: BLE001 - scripts and providers are user code
-            return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
+            # Clients do not repeat a request after a 501. The script would fail again.
+            return self._error(ApiError(501, f"{type(error).__name__}: {error}"))
 
     def _error(self, error: ApiError) -> Reply:
         self.errors.append(error)
@@ -139,7 +140,7 @@ class LocalGemini(HttpServer):
     def _conversation(self, request: Request, route: Route) -> Conversation:
         rules, strict = self._models.require(route), self._strict_signatures
         checked = check(request.body, rules, is_streaming=route.is_streaming, strict_signatures=strict)
-        tokens = count_tokens(checked.contents or ())
+        tokens = count_tokens(checked.contents)
         if checked.cached_content is None:
             return Conversation(rules, checked, tokens)
         cache = self._caches.for_request(checked.cached_content, rules)
@@ -163,15 +164,15 @@ class LocalGemini(HttpServer):
         return to_answer(await answer if isawaitable(answer) else answer)
 
 
-class ScaledClock(SystemClock):
+class ScaledClock(Clock):
     """The system clock with shorter sleeps: `ScaledClock(1000)` sleeps a second in a millisecond.
 
     The time itself is not scaled, so time limits do not depend on the speed of the machine.
     """
 
     def __init__(self, factor: float) -> None:
-        if not isinstance(factor, int | float) or not factor > 0:
-            raise ConfigError(f"the factor of a ScaledClock must be a positive number, got {factor!r}")
+        if not factor > 0:
+            raise ConfigError(f"the factor of a ScaledClock must be positive, got {factor!r}")
         self.factor = factor
 
     async def sleep(self, seconds: float) -> None:

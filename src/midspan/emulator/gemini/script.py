@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
@@ -38,6 +38,8 @@ from midspan.providers.gemini.wire import (
     ToolConfig,
 )
 from midspan.providers.provider import Provider
+
+T = TypeVar("T")
 
 _MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
@@ -134,10 +136,8 @@ Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 
 def answer(*parts: PartLike, **options: Any) -> Answer:
     """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
-    try:
-        return msgspec.convert({"parts": tuple(map(to_part, parts)), **options}, Answer)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"invalid answer: {error}") from error
+    written = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return _convert({"parts": written, **options}, Answer)
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -145,22 +145,18 @@ def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     return {"functionCall": {"name": name, **({"args": arguments} if arguments else {})}}
 
 
-def to_part(part: PartLike) -> dict[str, Any]:
-    """Convert to a part as the API writes it."""
-    if isinstance(part, str):
-        return {"text": part}
-    if isinstance(part, Mapping):
-        return dict(part)
-    raise ConfigError(f"a part must be text or a dict, got {type(part).__name__}")
-
-
 def to_answer(value: AnswerLike) -> Answer:
     """Convert an answer, a part or a list of parts."""
     if isinstance(value, Answer):
         return value
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return answer(*value)
-    return answer(value)
+    return answer(*value) if isinstance(value, Sequence) and not isinstance(value, str) else answer(value)
+
+
+def _convert(value: Any, target: type[T]) -> T:
+    try:
+        return msgspec.convert(value, target)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"invalid {target.__name__.lower()}: {error}") from error
 
 
 def source_of(script: Any, model: Provider | None) -> Source:
@@ -169,12 +165,12 @@ def source_of(script: Any, model: Provider | None) -> Source:
         if script is not None:
             raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
-    if isinstance(script, str | Path):
-        return load_script(Path(script))
-    if isinstance(script, Sequence):
-        return Script(script)
     if script is None:
         return _echo
+    if isinstance(script, str | Path):
+        return load_script(Path(script))
+    if isinstance(script, list | tuple):
+        return Script(script)
     source: Source = script if callable(script) else Script([script])
     return source
 
@@ -208,13 +204,11 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return what the named groups of `says` match; None if a condition does not hold."""
         says = re.search(self.says or "", conversation.last_text)
         holds = (
-            (self.step is None or conversation.step == self.step)
-            and (self.results is None or conversation.results == tuple(self.results))
-            and (self.model is None or fnmatchcase(conversation.model, self.model))
+            self.step in (None, conversation.step)
+            and self.results in (None, conversation.results)
+            and fnmatchcase(conversation.model, self.model or "*")
         )
-        if says is None or not holds:
-            return None
-        return {name: text for name, text in says.groupdict().items() if text is not None}
+        return says.groupdict("") if says is not None and holds else None
 
 
 class Rule(Struct, frozen=True):
@@ -228,7 +222,10 @@ class Script:
     """Rules, tried in order, and answers for the turns of the model; the last answer is for all later turns."""
 
     def __init__(self, entries: Sequence[Rule | AnswerLike]) -> None:
-        self._rules = [(entry.when, to_answer(entry.answer)) for entry in entries if isinstance(entry, Rule)]
+        if not entries:
+            raise ConfigError("a script needs at least one answer")
+        rules = [entry for entry in entries if isinstance(entry, Rule)]
+        self._rules = [(_convert(asdict(rule.when), When), to_answer(rule.answer)) for rule in rules]
         self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
     def __call__(self, conversation: Conversation) -> Answer:

@@ -31,7 +31,7 @@ from midspan.providers import errors
 from midspan.providers.anthropic.decode import StreamDecoder, decode_response
 from midspan.providers.anthropic.encode import ORIGIN, request_body
 from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, PROFILE, Capabilities, capabilities_of
-from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
 from midspan.providers.provider import ClosedOnExit, WireRequest
 from midspan.providers.rest import RestClient
 
@@ -71,7 +71,7 @@ class Anthropic(ClosedOnExit):
         vertex: bool = False,
         project: str | None = None,
         location: str | None = None,
-        token: GiveToken | None = None,
+        token: GetToken | None = None,
         capabilities: Capabilities | None = None,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
@@ -81,7 +81,7 @@ class Anthropic(ClosedOnExit):
         """`token` is a function that returns an access token; `project` and `location` are for Vertex."""
         if not isinstance(model, str) or not model.strip() or not model.isprintable():
             raise ConfigError(f"{model!r} is not a valid model name")
-        self._model = model
+        self.model = model
         self._capabilities = capabilities or capabilities_of(model)
         self._vertex = vertex
         if vertex:
@@ -90,17 +90,12 @@ class Anthropic(ClosedOnExit):
             url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _URL
             auth = _credentials(api_key, token)
             headers = {"anthropic-version": _API_VERSION, **(headers or {})}
-        self._url = url
         self._client = RestClient(
             url, auth, parse_error, "Anthropic", transport=transport, retry=retry, clock=clock, headers=headers
         )
 
-    @property
-    def model(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
-        return f"Anthropic({self._model!r}, {origin_of(self._url)!r})"
+        return f"Anthropic({self.model!r}, {origin_of(self._client.base_url)!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued."""
@@ -113,7 +108,7 @@ class Anthropic(ClosedOnExit):
                 async with aclosing(pieces):
                     async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                         for event in events:
-                            yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
+                            yield event
             except ProviderError as error:
                 error.partial_response = paused.response
                 raise
@@ -144,7 +139,7 @@ class Anthropic(ClosedOnExit):
         body = request_body(request, self._capabilities, stream=stream, vertex=self._vertex)
         if not self._vertex:
             return WireRequest("v1/messages", body)
-        return WireRequest(f"{self._model}:{'streamRawPredict' if stream else 'rawPredict'}", body)
+        return WireRequest(f"{self.model}:{'streamRawPredict' if stream else 'rawPredict'}", body)
 
     async def list_models(self) -> list[str]:
         """Return the names of the models that the key may use."""
@@ -211,7 +206,7 @@ def _joined(first: ModelResponse, second: ModelResponse) -> ModelResponse:
 # Credentials and addresses
 
 
-def _credentials(api_key: str | None, token: GiveToken | None) -> Auth:
+def _credentials(api_key: str | None, token: GetToken | None) -> Auth:
     if token is not None:
         return BearerToken(token)
     if api_key is not None:
@@ -221,7 +216,7 @@ def _credentials(api_key: str | None, token: GiveToken | None) -> Auth:
 
 
 def _vertex(
-    base_url: str | None, project: str | None, location: str | None, api_key: str | None, token: GiveToken | None
+    base_url: str | None, project: str | None, location: str | None, api_key: str | None, token: GetToken | None
 ) -> tuple[str, Auth]:
     from midspan.providers.gemini.api import vertex_credentials, vertex_url
 

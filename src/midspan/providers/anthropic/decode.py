@@ -22,9 +22,9 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
-from midspan.providers.anthropic.encode import ORIGIN, encode_json
-from midspan.providers.event_decoder import EventDecoder, token_count
-from midspan.providers.rest import ParseEventError
+from midspan.providers.anthropic.encode import ORIGIN
+from midspan.providers.encoding import encode_json, token_count
+from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 
 _FINISH_REASONS = {
     "end_turn": FinishReason.END,
@@ -50,11 +50,8 @@ class _Response(Struct):
 
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    try:
-        response = msgspec.json.decode(body, type=_Response)
-        blocks = [(raw, msgspec.json.decode(raw, type=dict[str, Any])) for raw in response.content]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedResponseError(f"the response is not a message of the Messages API: {error}") from error
+    response = msgspec.json.decode(body, type=_Response)
+    blocks = [(raw, msgspec.json.decode(raw, type=dict[str, Any])) for raw in response.content]
     parts = tuple(part_of(block, raw) for raw, block in blocks)
     return ModelResponse(
         _message(parts, [raw for raw, block in blocks if not _is_blank(block)]),
@@ -87,7 +84,7 @@ def part_of(block: dict[str, Any], raw: Raw) -> Part:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, parse_error: ParseEventError | None = None, *, first_index: int = 0) -> None:
+    def __init__(self, parse_error: EventErrorParser | None = None, *, first_index: int = 0) -> None:
         super().__init__(parse_error, first_index=first_index)
         self._first_index = first_index
         self._blocks: dict[int, dict[str, Any]] = {}

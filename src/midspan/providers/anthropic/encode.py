@@ -18,7 +18,17 @@ from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, To
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.anthropic.profile import Capabilities
-from midspan.providers.encoding import is_same_role, join_turns, result_parts, result_text, valid_id
+from midspan.providers.encoding import (
+    allowed_tools,
+    encode_head,
+    encode_items,
+    is_same_role,
+    join_turns,
+    own_data,
+    result_parts,
+    result_text,
+    valid_id,
+)
 
 _log = logging.getLogger("midspan.providers.anthropic")
 
@@ -36,8 +46,6 @@ _DEFAULT_BUDGET = 8_192
 _MIN_BUDGET = 1_024
 _LONG_TTL_SECONDS = 300
 """A prefix is kept for five minutes or for an hour."""
-
-encode_json = msgspec.json.Encoder().encode
 
 
 def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: bool, vertex: bool = False) -> bytes:
@@ -65,9 +73,8 @@ def _continues_without_thinking(history: History) -> bool:
 
 
 def _is_thinking(part: Part) -> bool:
-    data = part.provider_data
     is_thinking = isinstance(part, Thought) or (isinstance(part, Opaque) and part.name == "redacted_thinking")
-    return is_thinking and data is not None and data.origin == ORIGIN
+    return is_thinking and own_data(part, ORIGIN) is not None
 
 
 # All fields but the messages
@@ -81,7 +88,7 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
         system = f"{system}\n\n{_JSON_ONLY}" if system else _JSON_ONLY
     if system:
         fields["system"] = _with_breakpoint([{"type": "text", "text": system}], cache, "system")
-    tools = _allowed_tools(config.tools, config.tool_choice)
+    tools = allowed_tools(config.tools, config.tool_choice)
     if tools:
         fields["tools"] = _with_breakpoint([_encode_tool(tool) for tool in tools], cache, "tools")
         if config.tool_choice is not None:
@@ -95,22 +102,17 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
         output_config["format"] = {"type": "json_schema", "schema": config.output.json_schema}
     budget = thinking.get("budget_tokens", 0) if thinking else 0
     fields["max_tokens"] = settings.max_tokens or capabilities.default_max_tokens + budget
-    optional = {
+    fields |= {
         "thinking": thinking,
         "output_config": output_config or None,
         "stop_sequences": settings.stop or None,
-        "cache_control": _cache_control(cache)
-        if cache is not None and "messages" in cache.parts and not vertex
-        else None,
     }
-    fields |= {name: value for name, value in optional.items() if value is not None}
+    if cache is not None and "messages" in cache.parts and not vertex:
+        fields["cache_control"] = _cache_control(cache)
     for name in _UNSUPPORTED:
         if getattr(settings, name) is not None:
             _log.warning("Anthropic has no setting %s; it is ignored", name)
-    try:
-        return encode_json({**fields, **settings.extra})[:-1] + b',"messages":['
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+    return encode_head(fields, settings.extra, "messages")
 
 
 def _encode_tool(tool: AnyTool) -> dict[str, Any]:
@@ -125,13 +127,6 @@ def _encode_tool(tool: AnyTool) -> dict[str, Any]:
     if tool.strict is not None:
         encoded["strict"] = tool.strict
     return encoded
-
-
-def _allowed_tools(tools: Sequence[AnyTool], choice: ToolChoice | None) -> Sequence[AnyTool]:
-    """Return the tools that the choice allows. The API can name one tool, so of several only these are declared."""
-    if choice is None or len(choice.names) < 2:
-        return tools
-    return [tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names]
 
 
 def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
@@ -213,22 +208,19 @@ _ENCODER = MessageEncoder("anthropic", encode_messages, is_same_role)
 
 
 def _encode_turn(turn: list[Message]) -> bytes:
-    if len(turn) == 1 and (raw := _as_sent(turn[0])):
+    if len(turn) == 1 and (raw := own_data(turn[0], ORIGIN)):
         return bytes(raw)
     fields: dict[str, Any] = {}
     blocks: list[Any] = []
-    try:
-        for message in turn:
-            if raw := _as_sent(message):
-                as_sent = msgspec.json.decode(raw, type=dict[str, Raw])
-                blocks += msgspec.json.decode(as_sent.pop("content"), type=list[Raw])
-                fields |= as_sent
-            else:
-                blocks += _encode_parts(message)
-        role = "user" if turn and turn[0].role == "user" else "assistant"
-        return encode_json({"role": role, **fields, "content": blocks}) if blocks else b""
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"a message of the {turn[0].role} is not JSON serializable: {error}") from error
+    for message in turn:
+        if raw := own_data(message, ORIGIN):
+            as_sent = msgspec.json.decode(raw, type=dict[str, Raw])
+            blocks += msgspec.json.decode(as_sent.pop("content"), type=list[Raw])
+            fields |= as_sent
+        else:
+            blocks += _encode_parts(message)
+    role = "user" if turn and turn[0].role == "user" else "assistant"
+    return encode_items([{"role": role, **fields, "content": blocks}])[0] if blocks else b""
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -237,12 +229,7 @@ def _is_one_turn(first: Message, second: Message) -> bool:
 
 def _is_separate(message: Message) -> bool:
     """Whether it is a message in the API's own form, which may have a role such as `system`."""
-    return message.role == "user" and _as_sent(message) is not None
-
-
-def _as_sent(message: Message) -> Raw | None:
-    data = message.provider_data
-    return data.raw if data is not None and data.origin == ORIGIN and data.raw else None
+    return message.role == "user" and own_data(message, ORIGIN) is not None
 
 
 def _encode_parts(message: Message) -> Iterable[Any]:
@@ -253,14 +240,14 @@ def _encode_parts(message: Message) -> Iterable[Any]:
 
 
 def _encode_part(part: Part, *, is_model: bool) -> Any:
-    data = part.provider_data
-    if data is None or data.origin != ORIGIN or not data.raw:
+    raw = own_data(part, ORIGIN)
+    if raw is None:
         return None if is_model and isinstance(part, Blob) else _encode_plain(part)
     if isinstance(part, Opaque):
-        return data.raw
-    fields = msgspec.json.decode(data.raw, type=dict[str, Any])
+        return raw
+    fields = msgspec.json.decode(raw, type=dict[str, Any])
     if isinstance(part, Thought):
-        return data.raw if fields.get("thinking") == part.text else None  # the signature is of the original text
+        return raw if fields.get("thinking") == part.text else None  # the signature is of the original text
     return {**fields, **(_encode_plain(part) or {})}
 
 

@@ -18,11 +18,8 @@ def _make(model: str = DEFAULT_MODEL) -> "Anthropic":
 
 
 async def _list_models() -> list[str]:
-    provider = _make()
-    try:
+    async with _make() as provider:
         return await provider.list_models()
-    finally:
-        await provider.aclose()
 
 
 async def _check() -> Sequence[HealthCheck]:

@@ -13,9 +13,9 @@ from midspan._http.messages import check_base_url
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
-from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken, Hidden, HiddenArguments
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken, Hidden, HiddenValues
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
-from midspan.providers.rest import Response, RestClient, retry_delay
+from midspan.providers.rest import Response, RestClient
 
 if TYPE_CHECKING:
     from midspan.providers.gemini.wire import CachedContent, Page
@@ -70,7 +70,8 @@ def duration(seconds: float) -> str:
 
 
 def _response_error(response: Response, body: bytes) -> ProviderError:
-    from midspan.providers.gemini.errors import parse_error  # loaded with the first error
+    from midspan.providers.errors import retry_delay  # loaded with the first error
+    from midspan.providers.gemini.errors import parse_error
 
     return parse_error(response.status, body, retry_delay(response), response.header("location"))
 
@@ -81,7 +82,7 @@ class ConnectionOptions(TypedDict, total=False):
     api_key: str | None
     vertex: bool | None
     """Whether to use Vertex instead of the Developer API."""
-    token: GiveToken | None
+    token: GetToken | None
     """For Vertex: a function that returns an access token."""
     project: str | None
     location: str | None
@@ -100,7 +101,7 @@ def connect(options: Mapping[str, Any]) -> GeminiApi:
     for name in options:
         if name not in known:
             raise ConfigError(f"unknown argument {name!r}; known arguments of a connection: {', '.join(known)}")
-    values = HiddenArguments({**dict.fromkeys(known), **options})  # no traceback shows the key
+    values = HiddenValues({**dict.fromkeys(known), **options})  # no traceback shows the key
     token, vertex = values["token"], values["vertex"]
     if token is not None and not callable(token):
         raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
@@ -124,9 +125,9 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
-        name = name.strip("/ ")
-        if not name or not name.isprintable() or ".." in name.split("/"):
+        if not isinstance(name, str) or not name.isprintable() or ".." in name.split("/") or not name.strip("/ "):
             raise ConfigError(f"{name!r} is not a valid model name")
+        name = name.strip("/ ")
         if self.api is Api.DEVELOPER:
             path = name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
         elif name.startswith("projects/"):
@@ -209,7 +210,7 @@ def developer_credentials(api_key: str | None) -> Auth:
     return ApiKey(api_key, _KEY_HEADER)
 
 
-def vertex_credentials(api_key: str | None, token: GiveToken | None) -> Auth:
+def vertex_credentials(api_key: str | None, token: GetToken | None) -> Auth:
     """Return the credentials for Vertex: a function that returns tokens, a key, or google-auth if it is installed."""
     if token is not None:
         return BearerToken(token)
@@ -218,7 +219,7 @@ def vertex_credentials(api_key: str | None, token: GiveToken | None) -> Auth:
     return BearerToken(_google_auth_token())
 
 
-def _google_auth_token() -> GiveToken:
+def _google_auth_token() -> GetToken:
     """Return a function that returns a token of google-auth, which is imported when the first request is made."""
     credentials: Any = None
     lock = threading.Lock()  # or a thousand requests would each ask for a token

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._http.retry import Clock, SystemClock
+from midspan._http.retry import Clock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.errors import InvalidRequestError, PermissionDeniedError, ProviderError
@@ -53,7 +53,7 @@ class Cached(WrapperProvider):
         self._ttl = ttl_seconds
         self._duration = duration(ttl_seconds)
         self._min_chars = min_tokens * CHARACTERS_PER_TOKEN
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._lock = threading.Lock()
         self._caches: dict[bytes, _Cache] = {}
         """By the fields that they hold."""

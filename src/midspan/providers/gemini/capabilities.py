@@ -5,7 +5,7 @@ A model that is not known is treated like the newest ones. `profile_of` says the
 
 import re
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -40,7 +40,7 @@ class Api(StrEnum):
     VERTEX = "vertex"
 
 
-class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
+class Capabilities(Struct, frozen=True, cache_hash=True):
     """One model behind one API. Replace a field if your endpoint differs from what we know."""
 
     api: Api = Api.DEVELOPER
@@ -69,14 +69,6 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
     streamed_arguments: bool = False
     result_key: str = "result"
     """The name for a result that is not an object, because the API accepts only objects."""
-
-    @cached_property
-    def contents_dialect(self) -> str:
-        """A key of everything here that changes how a content is written, under which its bytes are kept."""
-        return (
-            f"gemini ids={self.call_ids:d} signatures={self.signatures:d} media={self.media_in_results:d}"
-            f" server={self.server_side_parts:d} key={self.result_key}"
-        )
 
 
 @lru_cache(maxsize=256)

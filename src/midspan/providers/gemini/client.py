@@ -1,12 +1,12 @@
 """Gemini as a provider: requests out, responses in."""
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -16,17 +16,16 @@ from midspan._types.exchange import (
     ModelEvent,
     ModelRequest,
     ModelResponse,
-    RequestConfig,
 )
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
-from midspan._types.specs import ToolChoice
-from midspan.errors import InvalidRequestError, ProviderError
-from midspan.providers.auth import HiddenArguments
+from midspan.errors import ProviderError
+from midspan.providers.auth import HiddenValues
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, profile_of, successor_of
 from midspan.providers.provider import ClosedOnExit, WireRequest
 
 if TYPE_CHECKING:
+    from midspan._types.specs import AnyTool
     from midspan.providers.gemini import wire
     from midspan.providers.gemini.api import ConnectionOptions, GeminiApi
 
@@ -35,6 +34,7 @@ _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
+_MAX_UNVALIDATED = 16
 
 
 class Gemini(ClosedOnExit):
@@ -51,8 +51,8 @@ class Gemini(ClosedOnExit):
         """With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls."""
         from midspan.providers.gemini.api import connect  # loaded with the first model
 
-        self._model = model
-        hidden: Any = HiddenArguments(connection)  # no traceback shows the key
+        self.model = model
+        hidden: Any = HiddenValues(connection)  # no traceback shows the key
         del connection
         self._interactions: Any = None
         if api == "interactions":
@@ -68,22 +68,19 @@ class Gemini(ClosedOnExit):
         self.profile = profile_of(self.capabilities)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
-        self._codec: tuple[_Encode, _Read] | None = None
+        self._unvalidated: deque[tuple[AnyTool, ...]] = deque(maxlen=_MAX_UNVALIDATED)
+        """Tools that are too large for the server to validate."""
+
+    @cached_property
+    def _codec(self) -> tuple[_Encode, _Read]:
         """Encodes requests and decodes responses that are not streamed."""
-
-    @property
-    def model(self) -> str:
-        return self._model
-
-    def _load_codec(self) -> tuple[_Encode, _Read]:
         from midspan.providers.gemini.decode import response_and_token  # loaded with the first request
         from midspan.providers.gemini.encode import request_body
 
-        self._codec = request_body, partial(response_and_token, api=self.capabilities.api)
-        return self._codec
+        return request_body, partial(response_and_token, api=self.capabilities.api)
 
     def __repr__(self) -> str:
-        return f"Gemini({self._model!r})"
+        return f"Gemini({self.model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
@@ -94,7 +91,8 @@ class Gemini(ClosedOnExit):
             return
         from midspan.providers.gemini.stream import StreamDecoder  # a run without streaming does not need it
 
-        request = apply_known_fallback(request)
+        if request.config.tools in self._unvalidated:
+            request = _without_validation(request)
         long_decode = LongDecode(request.budget)
         first_index, has_output = 0, False
         while True:
@@ -106,12 +104,12 @@ class Gemini(ClosedOnExit):
                     async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                         for event in events:
                             has_output = True
-                            yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
+                            yield event
             except ProviderError as error:
                 error.partial_response = long_decode.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
-                request = fallback_request(request, error)
+                request = self._fallback(request, error)
                 continue
             response = long_decode.add(decoder.response(), decoder.continuation_token)
             first_index = decoder.next_index
@@ -124,9 +122,9 @@ class Gemini(ClosedOnExit):
         if self._interactions is not None:
             response: ModelResponse = await self._interactions.generate(self.api, request)
             return response
-        if request.config.tool_choice is not None:
-            request = apply_known_fallback(request)
-        encode, read = self._codec or self._load_codec()
+        if request.config.tools in self._unvalidated:
+            request = _without_validation(request)
+        encode, read = self._codec
         long_decode: LongDecode | None = None
         token = None
         while True:
@@ -137,7 +135,7 @@ class Gemini(ClosedOnExit):
                 )
             except ProviderError as error:
                 error.partial_response = None if long_decode is None else long_decode.response
-                request = fallback_request(request, error)
+                request = self._fallback(request, error)
                 continue
             if token is None and long_decode is None:
                 break
@@ -148,12 +146,23 @@ class Gemini(ClosedOnExit):
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
+    def _fallback(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
+        """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
+        message, looser = str(error), _without_validation(request)
+        is_too_large = _TOO_MANY_STATES in message
+        if looser is request or not (is_too_large or message.endswith(_UNSPECIFIC)):
+            raise error
+        _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
+        if is_too_large:
+            self._unvalidated.append(request.config.tools)
+        return looser
+
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
         if self._interactions is not None:
             shown: WireRequest = self._interactions.wire_request(request, stream=stream)
             return shown
-        encode, _ = self._codec or self._load_codec()
+        encode, _ = self._codec
         body = encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
 
@@ -212,14 +221,12 @@ def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
 
 
 def _joined(first: Message, second: Message) -> Message:
-    from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts
+    from midspan.providers.gemini.decode import ORIGIN, join_contents
 
     contents = [message.provider_data.raw for message in (first, second) if message.parts and message.provider_data]
     if len(contents) < 2:
         return first if first.parts else second
-    parts = [part for raw in contents for part in raw_parts(raw)]
-    content = {name: value for raw in contents for name, value in fields_of(raw).items()} | {"parts": parts}
-    return Message("model", first.parts + second.parts, ProviderData(ORIGIN, Raw(encode_json(content))))
+    return Message("model", first.parts + second.parts, ProviderData(ORIGIN, join_contents(contents)))
 
 
 def _with_citations(response: ModelResponse) -> ModelResponse:
@@ -242,42 +249,24 @@ def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
             if source is not None and (url := source.uri or source.source_uri):
                 yield Citation(url, source.title or "")
     for page in (pages and pages.url_metadata) or []:
-        if page.retrieved_url:
-            yield Citation(page.retrieved_url)
+        if isinstance(url := page.get("retrievedUrl"), str):
+            yield Citation(url)
 
-
-# In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
-# AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
 
 _TOO_MANY_STATES = "too many states"
 _UNSPECIFIC = "Request contains an invalid argument."
 """The server's message for many errors, this one among them."""
+_UNVALIDATED = "gemini unvalidated"
 
 
-_FALLBACK = "gemini schema fallback"
-"""The key under which a rejected config keeps the config to use instead, so that it is rejected only once."""
+def _without_validation(request: ModelRequest) -> ModelRequest:
+    """Return a request in mode VALIDATED in mode AUTO; all others as they are.
 
-
-def apply_known_fallback(request: ModelRequest) -> ModelRequest:
-    """Return the request without server-side validation, if the server is known to reject that."""
-    choice = request.config.tool_choice
-    if choice is None or not choice.strict:
-        return request
-    known: list[RequestConfig] = request.config.derived(_FALLBACK, list)
-    return replace(request, config=known[0]) if known else request
-
-
-def fallback_request(request: ModelRequest, error: ProviderError) -> ModelRequest:
-    """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
+    In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
+    AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
+    """
     config, choice = request.config, request.config.tool_choice
-    is_about_schemas = _TOO_MANY_STATES in str(error) or str(error).endswith(_UNSPECIFIC)
-    if not is_about_schemas or not isinstance(error, InvalidRequestError) or error.status != 400:
-        raise error
     if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
-        raise error  # beside built-in tools the server accepts no other mode
-    _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
-    looser = replace(config, tool_choice=ToolChoice("auto", parallel=choice.parallel))
-    if _TOO_MANY_STATES in str(error):
-        known: list[RequestConfig] = config.derived(_FALLBACK, list)
-        known.append(looser)
+        return request  # beside built-in tools the server accepts no other mode
+    looser = config.derived(_UNVALIDATED, lambda: replace(config, tool_choice=replace(choice, strict=False)))
     return replace(request, config=looser)

@@ -374,6 +374,14 @@ def raw_parts(content: Raw) -> list[Raw]:
     return _items_of(fields_of(content)["parts"])
 
 
+def join_contents(contents: Sequence[Raw], parts: Sequence[Raw] | None = None) -> Raw:
+    """Return contents in a row as one, perhaps with other parts. Of two values of a field, the later counts."""
+    fields = {name: value for content in contents for name, value in fields_of(content).items()}
+    if parts is None:
+        parts = [part for content in contents for part in raw_parts(content)]
+    return Raw(encode_json({**fields, "parts": parts}))
+
+
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     """Return a content of a conversation, also one that we did not receive, as a message that keeps its bytes."""
     raw, role, parts = read_content(Raw(content), make_id, is_foreign=True)

@@ -21,7 +21,7 @@ from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, Tool
 from midspan.errors import ConfigError
 from midspan.providers.encoding import join_turns
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, part_of, raw_parts
+from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, join_contents, part_of
 from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
@@ -43,9 +43,7 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
 @cache
 def message_encoder(capabilities: Capabilities) -> MessageEncoder:
     """Return how a model wants messages."""
-    return MessageEncoder(
-        capabilities.contents_dialect, lambda messages: encode_messages(messages, capabilities), _is_one_turn
-    )
+    return MessageEncoder(capabilities, lambda messages: encode_messages(messages, capabilities), _is_one_turn)
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
@@ -72,27 +70,25 @@ def _is_one_turn(first: Message, second: Message) -> bool:
         return False
     if first.role == "user":
         return all(type(part) is ToolResult for message in (first, second) for part in message.parts)
-    return not (_is_as_sent(first) and _is_as_sent(second))
+    return not (_sent_bytes(first) and _sent_bytes(second))
 
 
 def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
     if len(turn) == 1:
         return encode_message(turn[0], capabilities)
-    fields: dict[str, Any] = {}
-    parts: list[Raw] = []
+    contents: list[Raw] = []
     for message in turn:
-        content = encode_message(message, capabilities)
-        if content:
-            fields |= fields_of(content)
-            parts += raw_parts(Raw(content))
+        if content := encode_message(message, capabilities):
+            contents.append(Raw(content))
         if any(type(part) is ToolCall for part in message.parts):
             capabilities = replace(capabilities, signatures=False)  # only the first call of a turn needs a signature
-    return encode_json({**fields, "parts": parts}) if parts else b""
+    return join_contents(contents) if contents else b""
 
 
-def _is_as_sent(message: Message) -> bool:
-    data = message.provider_data
-    return data is not None and bool(data.raw) and data.origin == ORIGIN
+def _sent_bytes(value: Message | Part) -> Raw:
+    """Return the bytes of a message or a part as Gemini sent it; none if it did not."""
+    data = value.provider_data
+    return data.raw if data is not None and data.origin == ORIGIN else NO_BYTES
 
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
@@ -165,22 +161,15 @@ def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
         return raw if capabilities.server_side_parts or not _is_server_side(part) else None
     as_sent = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
     is_unchanged = encode_json(as_sent) == encode_json(part)
-    if is_unchanged and (capabilities.media_in_results or not isinstance(part, ToolResult)):
-        return raw if capabilities.call_ids or not _has_id(part) else _without_id(raw)
+    is_accepted = capabilities.media_in_results or not isinstance(part, ToolResult)
+    if is_unchanged and is_accepted and (capabilities.call_ids or not _has_id(part)):
+        return raw
     rest = {name: value for name, value in fields_of(raw).items() if name not in _PART_FIELDS}
     plain = {"text": part.text} if isinstance(part, Text | Thought) else _encode_plain_part(part, capabilities)
     return {**plain, **({"thought": True} if isinstance(part, Thought) else {}), **rest}
 
 
 _PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"))
-
-
-def _without_id(raw: Raw) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.json.decode(raw)
-    for kind in ("functionCall", "functionResponse"):
-        if isinstance(fields.get(kind), dict):
-            fields[kind].pop("id", None)
-    return fields
 
 
 def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
@@ -399,11 +388,11 @@ _read_signature = msgspec.json.Decoder(Signed).decode
 
 def signature_of(part: Part) -> str | None:
     """Return the thought signature of a part that Gemini sent."""
-    data = part.provider_data
-    if data is None or data.origin != ORIGIN or not data.raw:
+    raw = _sent_bytes(part)
+    if not raw:
         return None
     try:
-        signature = _read_signature(data.raw).thought_signature
+        signature = _read_signature(raw).thought_signature
     except READ_ERRORS:
         return None
     return signature if isinstance(signature, str) else None

@@ -7,7 +7,7 @@ import msgspec
 
 from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.providers.rest import describe_redirect, error_for_status, parse_seconds
+from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),

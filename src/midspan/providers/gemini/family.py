@@ -62,20 +62,18 @@ async def _check() -> Sequence[HealthCheck]:
     from midspan.providers.gemini.api import endpoint
     from midspan.providers.rest import can_connect
 
-    keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
-    found = HealthCheck("ok", f"found a key in {' and in '.join(keys)}" if keys else "the environment selects Vertex")
-    if not _is_configured(os.environ):
-        found = HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")
     try:
         address = endpoint().base_url
     except ConfigError as error:
-        return [found, HealthCheck("problem", str(error))]
-    if found.state == "note":
+        return [HealthCheck("problem", str(error))]
+    if not _is_configured(os.environ):
         verb = "can" if await asyncio.to_thread(can_connect, address, _CHECK_TIMEOUT) else "cannot"
-        message = f"{address} {verb} be reached; no request was sent, because there is no key"
-        return [found, HealthCheck("note", message)]
+        reached = f"{address} {verb} be reached; no request was sent, because there is no key"
+        return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set"), HealthCheck("note", reached)]
+    keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
+    source = f"found a key in {' and in '.join(keys)}" if keys else "the environment selects Vertex"
     list_once = partial(_list_models, retry=RetryPolicy(max_attempts=1))
-    return [found, await check_connection(origin_of(address), list_once)]
+    return [HealthCheck("ok", source), await check_connection(origin_of(address), list_once)]
 
 
 FAMILY = ProviderFamily(

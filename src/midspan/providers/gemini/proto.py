@@ -9,12 +9,12 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import NODEFAULT, UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import fields
 
 from midspan.errors import MalformedResponseError
 
-Word = str | int
+EnumValue = str | int
 """A value of an enum. Unknown values are kept; servers send numbers if they are asked to."""
 Number = int | float
 EXTRA = "@extra"
@@ -32,26 +32,26 @@ class Proto(Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unkn
 AnyProto = TypeVar("AnyProto", bound=Proto)
 
 
-def load(form: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
+def load(message_type: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
     """Decode a message. Every JSON object is one."""
     try:
-        message: AnyProto = _decoder(form).decode(data)
+        message: AnyProto = _decoder(message_type).decode(data)
         if _EXTRA_KEY not in bytes(data):
             return message
     except READ_ERRORS:
         pass  # an unknown field, another type, or snake_case
     try:
-        return from_plain(form, msgspec.json.decode(data, type=dict[str, Any]))
+        return from_plain(message_type, msgspec.json.decode(data, type=dict[str, Any]))
     except READ_ERRORS as error:
-        raise MalformedResponseError(f"not the JSON of a {form.__name__}: {error}") from error
+        raise MalformedResponseError(f"not the JSON of a {message_type.__name__}: {error}") from error
 
 
-def from_plain(form: type[AnyProto], plain: dict[str, Any], *, strict: bool = False) -> AnyProto:
+def from_plain(message_type: type[AnyProto], plain: dict[str, Any], *, strict: bool = False) -> AnyProto:
     """Return the message of these dicts and lists, in either casing.
 
     A value of a wrong type is kept in `extra`, where it can be sent back; with `strict` it is a ValidationError.
     """
-    known, values, extra = known_fields(form), {}, {}
+    known, values, extra = known_fields(message_type), {}, {}
     for name, value in plain.items():
         field = known.get(name)
         if field is None or field.attribute in values:  # unknown, or there in both casings
@@ -63,7 +63,7 @@ def from_plain(form: type[AnyProto], plain: dict[str, Any], *, strict: bool = Fa
             if strict:
                 raise msgspec.ValidationError(f"{field.attribute}: {error}") from error
             extra[name] = value
-    return form(**values, extra=extra)
+    return message_type(**values, extra=extra)
 
 
 def _convert(value: Any, field: "Field", strict: bool) -> Any:
@@ -93,15 +93,16 @@ def has_extra(message: Proto) -> bool:
 def to_plain(value: Any) -> Any:
     """Return a message as dicts and lists, with its extra fields in their place."""
     if isinstance(value, Proto):
-        plain = {
-            known.name: to_plain(item)
-            for known in known_fields(type(value)).values()
-            if not known.is_default(item := getattr(value, known.attribute))
-        }
-        return {**plain, **value.extra}
+        value = fields_to_send(value)
     if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
     return {name: to_plain(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def fields_to_send(message: Proto) -> dict[str, Any]:
+    """Return the fields of a message that are sent, by their names in the API."""
+    values = {known.name: getattr(message, known.attribute) for known in known_fields(type(message)).values()}
+    return {name: value for name, value in values.items() if value is not None and value is not UNSET} | message.extra
 
 
 class Field(NamedTuple):
@@ -110,8 +111,6 @@ class Field(NamedTuple):
     attribute: str
     name: str
     hint: Any
-    default: Any
-    """An empty list or dict that is not sent; None for most fields."""
     message: type[Proto] | None
     """The type of the message, or messages, in this field."""
     container: type | None
@@ -119,22 +118,18 @@ class Field(NamedTuple):
     item: Any
     """The type of the value, or of each of several, without None."""
 
-    def is_default(self, value: Any) -> bool:
-        return value is None or value is UNSET or (self.default is not None and value == self.default)
-
 
 @cache
-def known_fields(form: type[Proto]) -> dict[str, Field]:
+def known_fields(message_type: type[Proto]) -> dict[str, Field]:
     """Return the fields of a message by their names in both casings."""
-    hints, table = get_type_hints(form), {}
-    for known in fields(form):
+    hints, table = get_type_hints(message_type), {}
+    for known in fields(message_type):
         if known.encode_name != EXTRA:
-            default = known.default_factory() if known.default_factory is not NODEFAULT else None
             item = _without_none(hints[known.name])
             container = origin if (origin := get_origin(item)) in (list, dict) else None
             item = _without_none(get_args(item)[-1]) if container else item
             message = item if isinstance(item, type) and issubclass(item, Proto) else None
-            field = Field(known.name, known.encode_name, hints[known.name], default, message, container, item)
+            field = Field(known.name, known.encode_name, hints[known.name], message, container, item)
             table[known.encode_name] = table[known.name] = field
     return table
 

@@ -67,8 +67,8 @@ class StreamDecoder:
         """The contents that have parts, without those of deltas."""
         self._parts: list[_Entry | None] = []
         """All parts in order. None stands for a call that is still open."""
-        self._positions: dict[str, list[int]] = {}
-        """The positions of the calls among the parts, by id."""
+        self._calls: dict[tuple[str, str, bytes], int] = {}
+        """The positions of the calls among the parts, by id, name and arguments."""
         self._open: OpenCall | None = None
         self._chunk = decode.Chunk()
         self._candidate = decode.Candidate()
@@ -159,17 +159,19 @@ class StreamDecoder:
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
         events = self._close_call()
-        positions = self._positions.setdefault(value.id, [])
-        for position in positions:
-            entry = self._parts[position]
-            if entry is not None and _is_same_call(value, entry[0]):
-                # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
-                if value.provider_data is not None:
-                    self._parts[position] = (value, raw)
-                return events
-        positions.append(len(self._parts))
+        position = self._position_of(value, len(self._parts))
+        if position < len(self._parts):
+            # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
+            if value.provider_data is not None:
+                self._parts[position] = (value, raw)
+            return events
         self._parts.append((value, raw))
         return events + self._accumulator.add_part(value)
+
+    def _position_of(self, call: ToolCall, new: int) -> int:
+        """Return the position of the same call; if there is none, the new one, which is kept."""
+        # The arguments are compared as JSON, because Python takes 1, 1.0 and True for equal.
+        return self._calls.setdefault((call.id, call.name, decode.encode_json(call.arguments)), new)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
@@ -189,7 +191,7 @@ class StreamDecoder:
         value = decode.part_of(raw, self._make_id)
         self._parts[position] = (value, raw)
         if isinstance(value, ToolCall):
-            self._positions.setdefault(value.id, []).append(position)
+            self._position_of(value, position)
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -207,22 +209,13 @@ class StreamDecoder:
         raws = [Raw(raw) for _, raw in entries]
         content = self._contents[0]
         if len(self._contents) > 1 or raws != decode.raw_parts(content):
-            # Whatever else the contents held beside their parts stays too; of two values the later counts.
-            fields = {name: value for content in self._contents for name, value in decode.fields_of(content).items()}
-            content = Raw(decode.encode_json({**fields, "role": "model", "parts": raws}))
+            content = decode.join_contents(self._contents, raws)
         return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
     """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
     return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
-
-
-def _is_same_call(call: ToolCall, other: Part) -> bool:
-    """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
-    if not isinstance(other, ToolCall) or (call.id, call.name) != (other.id, other.name):
-        return False
-    return decode.encode_json(call.arguments) == decode.encode_json(other.arguments)
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:

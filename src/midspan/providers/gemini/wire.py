@@ -1,6 +1,6 @@
 """The messages of the Gemini API, field by field: what a client sends, then what a server sends.
 
-This module knows the names and types of fields, no rules of the API. Fields that are not here are kept in `extra`.
+It knows names and types, no rules of the API. Fields that are not here are kept in `extra`; rare messages are dicts.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from midspan._types.specs import BuiltinTool
-from midspan.providers.gemini.proto import Number, Proto, Word, to_plain
+from midspan.providers.gemini.proto import EnumValue, Number, Proto, to_plain
 
 
 class Blob(Proto, frozen=True):
@@ -36,7 +36,7 @@ class FunctionCall(Proto, frozen=True):
 class FunctionResponsePart(Proto, frozen=True):
     inline_data: Blob | None = None
     file_data: FileData | None = None
-    media_processing: Word | None = None
+    media_processing: EnumValue | None = None
 
 
 class FunctionResponse(Proto, frozen=True):
@@ -44,45 +44,29 @@ class FunctionResponse(Proto, frozen=True):
     response: dict[str, Any] | None = None
     id: str | None = None
     parts: list[FunctionResponsePart] | None = None
-    scheduling: Word | None = None
+    scheduling: EnumValue | None = None
     will_continue: bool | None = None
 
 
 class ExecutableCode(Proto, frozen=True):
     code: str | None = None
-    language: Word | None = None
+    language: EnumValue | None = None
     id: str | None = None
 
 
 class CodeExecutionResult(Proto, frozen=True):
-    outcome: Word | None = None
+    outcome: EnumValue | None = None
     output: str | None = None
     id: str | None = None
 
 
-class ServerToolCall(Proto, frozen=True):
-    """A call that the server made and answered itself: echoed, never executed."""
+class ServerToolUse(Proto, frozen=True):
+    """A call that the server made and answered itself, or its response: echoed, never executed."""
 
     id: str | None = None
-    tool_type: Word | None = None
+    tool_type: EnumValue | None = None
     args: dict[str, Any] | None = None
-
-
-class ServerToolResponse(Proto, frozen=True):
-    id: str | None = None
-    tool_type: Word | None = None
     response: dict[str, Any] | None = None
-
-
-class VideoMetadata(Proto, frozen=True):
-    start_offset: str | None = None
-    end_offset: str | None = None
-    fps: Number | None = None
-
-
-class MediaResolution(Proto, frozen=True):
-    level: Word | None = None
-    num_tokens: int | None = None
 
 
 class Part(Proto, frozen=True):
@@ -95,14 +79,14 @@ class Part(Proto, frozen=True):
     function_response: FunctionResponse | None = None
     executable_code: ExecutableCode | None = None
     code_execution_result: CodeExecutionResult | None = None
-    tool_call: ServerToolCall | None = None
-    tool_response: ServerToolResponse | None = None
+    tool_call: ServerToolUse | None = None
+    tool_response: ServerToolUse | None = None
     audio_transcription: dict[str, Any] | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    video_metadata: VideoMetadata | None = None
-    media_resolution: MediaResolution | None = None
-    media_processing: Word | None = None
+    video_metadata: dict[str, Any] | None = None
+    media_resolution: dict[str, Any] | None = None
+    media_processing: EnumValue | None = None
     part_metadata: dict[str, Any] | None = None
     speech_metadata: dict[str, Any] | None = None
 
@@ -115,7 +99,7 @@ class Content(Proto, frozen=True):
 class Schema(Proto, frozen=True):
     """The subset of OpenAPI 3.0 that `parameters` and `responseSchema` are written in."""
 
-    type: Word | None = None
+    type: EnumValue | None = None
     format: str | None = None
     title: str | None = None
     description: str | None = None
@@ -149,7 +133,7 @@ class FunctionDeclaration(Proto, frozen=True):
     parameters_json_schema: Any | UnsetType = UNSET
     response: Schema | None = None
     response_json_schema: Any | UnsetType = UNSET
-    behavior: Word | None = None
+    behavior: EnumValue | None = None
 
 
 class Builtin(Proto, frozen=True):
@@ -189,23 +173,15 @@ class FileSearch(Builtin, frozen=True):
 
 
 class ComputerUse(Builtin, frozen=True):
-    environment: Word | None = None
+    environment: EnumValue | None = None
     excluded_predefined_functions: list[str] | None = None
     enable_prompt_injection_detection: bool | None = None
-    disabled_safety_policies: list[Word] | None = None
-
-
-class StreamableHttpTransport(Proto, frozen=True):
-    url: str | None = None
-    headers: dict[str, str] | None = None
-    timeout: str | None = None
-    sse_read_timeout: str | None = None
-    terminate_on_close: bool | None = None
+    disabled_safety_policies: list[EnumValue] | None = None
 
 
 class McpServer(Proto, frozen=True):
     name: str | None = None
-    streamable_http_transport: StreamableHttpTransport | None = None
+    streamable_http_transport: dict[str, Any] | None = None
 
 
 class Tool(Proto, frozen=True):
@@ -225,31 +201,21 @@ class Tool(Proto, frozen=True):
 
 
 class FunctionCallingConfig(Proto, frozen=True):
-    mode: Word | None = None
+    mode: EnumValue | None = None
     allowed_function_names: list[str] | None = None
     stream_function_call_arguments: bool | None = None
 
 
-class LatLng(Proto, frozen=True):
-    latitude: Number | None = None
-    longitude: Number | None = None
-
-
-class RetrievalConfig(Proto, frozen=True):
-    lat_lng: LatLng | None = None
-    language_code: str | None = None
-
-
 class ToolConfig(Proto, frozen=True):
     function_calling_config: FunctionCallingConfig | None = None
-    retrieval_config: RetrievalConfig | None = None
+    retrieval_config: dict[str, Any] | None = None
     include_server_side_tool_invocations: bool | None = None
 
 
 class ThinkingConfig(Proto, frozen=True):
     include_thoughts: bool | None = None
     thinking_budget: int | None = None
-    thinking_level: Word | None = None
+    thinking_level: EnumValue | None = None
 
 
 class GenerationConfig(Proto, frozen=True):
@@ -268,8 +234,8 @@ class GenerationConfig(Proto, frozen=True):
     response_schema: Schema | None = None
     response_json_schema: Any | UnsetType = UNSET
     response_format: Any | UnsetType = UNSET
-    response_modalities: list[Word] | None = None
-    media_resolution: Word | None = None
+    response_modalities: list[EnumValue] | None = None
+    media_resolution: EnumValue | None = None
     speech_config: dict[str, Any] | None = None
     thinking_config: ThinkingConfig | None = None
     image_config: dict[str, Any] | None = None
@@ -282,9 +248,9 @@ class GenerationConfig(Proto, frozen=True):
 
 
 class SafetySetting(Proto, frozen=True):
-    category: Word | None = None
-    threshold: Word | None = None
-    method: Word | None = None
+    category: EnumValue | None = None
+    threshold: EnumValue | None = None
+    method: EnumValue | None = None
 
 
 class GenerateContentRequest(Proto, frozen=True):
@@ -297,7 +263,7 @@ class GenerateContentRequest(Proto, frozen=True):
     generation_config: GenerationConfig | None = None
     cached_content: str | None = None
     labels: dict[str, str] | None = None
-    service_tier: Word | None = None
+    service_tier: EnumValue | None = None
     store: bool | None = None
     continuation_token: str | None = None
     model_armor_config: dict[str, Any] | None = None
@@ -315,11 +281,6 @@ class CountTokensRequest(Proto, frozen=True):
     generation_config: GenerationConfig | None = None
 
 
-class ModalityTokenCount(Proto, frozen=True):
-    modality: Word | None = None
-    token_count: int | None = None
-
-
 class UsageMetadata(Proto, frozen=True):
     """A running total: the last one of a stream counts."""
 
@@ -329,25 +290,18 @@ class UsageMetadata(Proto, frozen=True):
     tool_use_prompt_token_count: int | None = None
     thoughts_token_count: int | None = None
     total_token_count: int | None = None
-    prompt_tokens_details: list[ModalityTokenCount] | None = None
-    cache_tokens_details: list[ModalityTokenCount] | None = None
-    candidates_tokens_details: list[ModalityTokenCount] | None = None
-    tool_use_prompt_tokens_details: list[ModalityTokenCount] | None = None
-    traffic_type: Word | None = None
-    service_tier: Word | None = None
-
-
-class SafetyRating(Proto, frozen=True):
-    category: Word | None = None
-    probability: Word | None = None
-    severity: Word | None = None
-    blocked: bool | None = None
+    prompt_tokens_details: list[dict[str, Any]] | None = None
+    cache_tokens_details: list[dict[str, Any]] | None = None
+    candidates_tokens_details: list[dict[str, Any]] | None = None
+    tool_use_prompt_tokens_details: list[dict[str, Any]] | None = None
+    traffic_type: EnumValue | None = None
+    service_tier: EnumValue | None = None
 
 
 class PromptFeedback(Proto, frozen=True):
-    block_reason: Word | None = None
+    block_reason: EnumValue | None = None
     block_reason_message: str | None = None
-    safety_ratings: list[SafetyRating] | None = None
+    safety_ratings: list[dict[str, Any]] | None = None
 
 
 class GroundingSource(Proto, frozen=True):
@@ -372,21 +326,16 @@ class GroundingMetadata(Proto, frozen=True):
     grounding_supports: list[dict[str, Any]] | None = None
 
 
-class UrlMetadata(Proto, frozen=True):
-    retrieved_url: str | None = None
-    url_retrieval_status: Word | None = None
-
-
 class UrlContextMetadata(Proto, frozen=True):
-    url_metadata: list[UrlMetadata] | None = None
+    url_metadata: list[dict[str, Any]] | None = None
 
 
 class Candidate(Proto, frozen=True):
     content: Content | None = None
-    finish_reason: Word | None = None
+    finish_reason: EnumValue | None = None
     finish_message: str | None = None
     index: int | None = None
-    safety_ratings: list[SafetyRating] | None = None
+    safety_ratings: list[dict[str, Any]] | None = None
     citation_metadata: dict[str, Any] | None = None
     """`citationSources` from the Developer API, `citations` from Vertex."""
     grounding_metadata: GroundingMetadata | None = None
@@ -411,8 +360,8 @@ class CountTokensResponse(Proto, frozen=True):
     total_tokens: int | None = None
     cached_content_token_count: int | None = None
     total_billable_characters: int | None = None
-    prompt_tokens_details: list[ModalityTokenCount] | None = None
-    cache_tokens_details: list[ModalityTokenCount] | None = None
+    prompt_tokens_details: list[dict[str, Any]] | None = None
+    cache_tokens_details: list[dict[str, Any]] | None = None
 
 
 class Model(Proto, frozen=True):

@@ -1,12 +1,12 @@
 """Gemini by the Interactions API: requests out, responses in."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from functools import partial
 
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import InvalidRequestError, RateLimitError
 from midspan.providers.errors import Codes, event_error
+from midspan.providers.event_decoder import stream_response
 from midspan.providers.interactions.decode import StreamDecoder, decode_response
 from midspan.providers.interactions.encode import request_body
 from midspan.providers.provider import WireRequest
@@ -23,16 +23,12 @@ _CODES: Codes = {
 }
 
 
-async def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+_make_decoder = partial(StreamDecoder, partial(event_error, "Gemini", _CODES))
+
+
+def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:
     """Yield the parts as they arrive, then the response."""
-    wire = wire_request(request, stream=True)
-    make_decoder = partial(StreamDecoder, partial(event_error, "Gemini", _CODES))
-    pieces = client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
-    async with aclosing(pieces):
-        async for decoder, events in pieces:  # noqa: B007 - the last one has the response
-            for event in events:
-                yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
-    yield client.checked(decoder.response)
+    return stream_response(client, request, wire_request(request, stream=True), _make_decoder)
 
 
 async def generate(client: RestClient, request: ModelRequest) -> ModelResponse:

@@ -22,10 +22,10 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError, ServerError
-from midspan.providers.event_decoder import EventDecoder, token_count
-from midspan.providers.interactions.encode import ORIGIN, encode_json
-from midspan.providers.rest import ParseEventError
-from midspan.providers.stream import read_arguments
+from midspan.providers.encoding import encode_json, json_text, token_count
+from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.interactions.encode import ORIGIN
+from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {
     "completed": FinishReason.END,
@@ -40,14 +40,11 @@ _MEDIA = ("image", "audio", "video", "document")
 
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    try:
-        document = msgspec.json.decode(body)
-        if "status" not in document:
-            raise MalformedResponseError("the response is not an interaction: it has no status")
-        steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
-        return _response(document, steps, (Raw(body),))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
-        raise MalformedResponseError(f"the response is not an interaction: {body[:80]!r}") from error
+    document = msgspec.json.decode(body)
+    if "status" not in document:
+        raise MalformedResponseError("the response is not an interaction: it has no status")
+    steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
+    return _response(document, steps, (Raw(body),))
 
 
 def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
@@ -77,13 +74,9 @@ def parts_of(step: dict[str, Any], raw: Raw) -> Iterator[Part]:
             for content in step.get("content") or []:
                 yield _content_part(content)
         case {"type": "function_call", "name": str(name)}:
-            id, arguments = str(step.get("id") or local_id()), step.get("arguments")
-            if isinstance(arguments, dict | None):
-                yield ToolCall(id, name, arguments or {})
-            else:
-                text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-                arguments, error = read_arguments(text)
-                yield ToolCall(id, name, arguments, text if error is not None else None, error)
+            call, arguments = ToolCall(str(step.get("id") or local_id()), name), step.get("arguments")
+            arguments = {} if arguments is None else arguments
+            yield with_arguments(call, arguments if isinstance(arguments, str) else json_text(arguments))
         case {"type": "thought"} if text := "".join(item.get("text", "") for item in step.get("summary") or []):
             yield Thought(text, data)
         case _:
@@ -118,7 +111,7 @@ def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, parse_error: ParseEventError | None = None) -> None:
+    def __init__(self, parse_error: EventErrorParser | None = None) -> None:
         super().__init__(parse_error)
         self._steps: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}

@@ -14,13 +14,11 @@ from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ToolChoice
-from midspan.errors import ConfigError
-from midspan.providers.encoding import result_parts, result_text
+from midspan.providers.encoding import encode_head, encode_items, own_data, result_parts, result_text
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.encode import nearest_level
 
 ORIGIN = "gemini-interactions"
-encode_json = msgspec.json.Encoder().encode
 
 
 def request_body(request: ModelRequest, *, stream: bool) -> bytes:
@@ -34,21 +32,18 @@ def request_body(request: ModelRequest, *, stream: bool) -> bytes:
 
 
 def _encode_config(config: RequestConfig) -> bytes:
-    fields: dict[str, Any] = {"model": config.model, "store": False}
-    if config.system:
-        fields["system_instruction"] = config.system
-    if config.tools:
-        fields["tools"] = [_encode_tool(tool) for tool in config.tools]
-    if generation := _encode_settings(config):
-        fields["generation_config"] = generation
+    fields: dict[str, Any] = {
+        "model": config.model,
+        "store": False,
+        "system_instruction": config.system or None,
+        "tools": [_encode_tool(tool) for tool in config.tools] or None,
+        "generation_config": _encode_settings(config) or None,
+    }
     if config.output is not None:
         fields["response_format"] = {"type": "text", "mime_type": "application/json"}
         if config.output.json_schema is not None:
             fields["response_format"]["schema"] = config.output.json_schema
-    try:
-        return encode_json({**fields, **config.settings.extra})[:-1] + b',"input":['
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+    return encode_head(fields, config.settings.extra, "input")
 
 
 def _encode_tool(tool: AnyTool) -> dict[str, Any]:
@@ -96,19 +91,15 @@ def _encode_choice(choice: ToolChoice) -> Any:
 
 def encode_messages(messages: Sequence[Message]) -> list[bytes]:
     """Return the steps of a conversation."""
-    try:
-        return [encode_json(step) for message in messages for step in _steps(message)]
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"a message is not JSON serializable: {error}") from error
+    return encode_items(step for message in messages for step in _steps(message))
 
 
 _ENCODER = MessageEncoder(ORIGIN, encode_messages)
 
 
 def _steps(message: Message) -> Iterator[Any]:
-    data = message.provider_data
-    if data is not None and data.origin == ORIGIN and data.raw:
-        yield from msgspec.json.decode(data.raw, type=list[Raw])
+    if raw := own_data(message, ORIGIN):
+        yield from msgspec.json.decode(raw, type=list[Raw])
         return
     content: list[Any] = []
     for part in message.parts:
@@ -120,9 +111,8 @@ def _steps(message: Message) -> Iterator[Any]:
                 content = []
             yield {"type": "function_call", "id": part.id, "name": part.name, "arguments": part.arguments}
         elif isinstance(part, Thought | Opaque):
-            data = part.provider_data
-            if data is not None and data.origin == ORIGIN and data.raw:
-                yield data.raw
+            if raw := own_data(part, ORIGIN):
+                yield raw
         elif encoded := _encode_content(part):
             content.append(encoded)
     if content:

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -14,9 +13,9 @@ from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError, MalformedResponseError
-from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
 from midspan.providers.errors import OPENAI_CODES, event_error, parse_error
-from midspan.providers.event_decoder import EventDecoder
+from midspan.providers.event_decoder import EventDecoder, stream_response
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
 from midspan.providers.openai.profile import PRESETS, Preset, profile_of
@@ -37,14 +36,14 @@ class OpenAI(ClosedOnExit):
         preset: str | Preset = "openai",
         api_key: str | None = None,
         base_url: str | None = None,
-        token: GiveToken | None = None,
+        token: GetToken | None = None,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._preset = preset = preset_of(preset)
-        self._model = model_name(model, preset)
+        self.model = model_name(model, preset)
         self.profile = profile_of(preset)
         self._client = connect(
             preset, base_url, api_key, token, headers=headers, transport=transport, retry=retry, clock=clock
@@ -54,22 +53,12 @@ class OpenAI(ClosedOnExit):
             StreamDecoder, preset, partial(event_error, preset.service, OPENAI_CODES)
         )
 
-    @property
-    def model(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._model!r}, {origin_of(self._client.base_url)!r})"
+        return f"{type(self).__name__}({self.model!r}, {origin_of(self._client.base_url)!r})"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response."""
-        wire = self.wire_request(request, stream=True)
-        pieces = self._client.stream(wire.path, wire.body, self._make_decoder, on_retry=request.on_retry)
-        async with aclosing(pieces):
-            async for decoder, events in pieces:  # noqa: B007 - the last one has the response
-                for event in events:
-                    yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
-        yield self._client.checked(decoder.response)
+        return stream_response(self._client, request, self.wire_request(request, stream=True), self._make_decoder)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
@@ -110,16 +99,16 @@ def model_name(model: str | None, preset: Preset) -> str:
 
 
 def connect(
-    preset: Preset, base_url: str | None, api_key: str | None, token: GiveToken | None, **options: Any
+    preset: Preset, base_url: str | None, api_key: str | None, token: GetToken | None, **options: Any
 ) -> RestClient:
     """Return the client of a service. Credentials are looked for when the first request is sent."""
+    header = ("api-key", "") if preset.name == "azure" else ("authorization", "Bearer ")
     if token is not None:
         auth: Auth = BearerToken(token)
     elif api_key is not None:
-        auth = ApiKey(api_key, *_key_header(preset))
+        auth = ApiKey(api_key, *header)
     else:
-        header, prefix = _key_header(preset)
-        variables = dict.fromkeys(preset.key_variables, (header, prefix))
+        variables = dict.fromkeys(preset.key_variables, header)
         auth = EnvironmentKey(preset.service, variables, is_optional=not preset.needs_key)
     url = service_url(preset) if base_url is None else base_url
     if preset.name == "azure":
@@ -155,11 +144,6 @@ def _ollama_url(host: str) -> str:
     if not re.search(r":\d+$", host) and scheme != "https":
         host += ":11434"
     return f"{scheme or 'http'}://{host}/{path.strip('/') or 'v1'}"
-
-
-def _key_header(preset: Preset) -> tuple[str, str]:
-    """Return the header of the key, and what stands before the key in it."""
-    return ("api-key", "") if preset.name == "azure" else ("authorization", "Bearer ")
 
 
 async def list_models(client: RestClient) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan._types.exchange import (
     ArgumentsPartDelta,
@@ -20,12 +21,11 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import encode_json, token_count
 from midspan.providers.errors import OPENAI_CODES, event_error
-from midspan.providers.event_decoder import EventDecoder, token_count
-from midspan.providers.openai.encode import encode_json
+from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.openai.profile import Preset
-from midspan.providers.rest import ParseEventError
-from midspan.providers.stream import read_arguments
+from midspan.providers.stream import read_arguments, with_arguments
 
 _FINISH_REASONS = {
     "stop": FinishReason.END,
@@ -45,17 +45,14 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 def decode_response(body: bytes, preset: Preset) -> ModelResponse:
     """Return a whole response."""
-    try:
-        document = msgspec.json.decode(body)
-        if error := event_error(preset.service, OPENAI_CODES, "", document):
-            raise error  # some services answer 200 and report the error in the body
-        choice = document["choices"][0]
-        message = choice["message"]
-        raw = msgspec.json.decode(body, type=dict[str, Raw])["choices"]
-        raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
-        parts = tuple(_parts(message, preset))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, LookupError, AttributeError) as error:
-        raise MalformedResponseError(f"the response of {preset.service} has no message: {body[:80]!r}") from error
+    document = msgspec.json.decode(body)
+    if error := event_error(preset.service, OPENAI_CODES, "", document):
+        raise error  # some services answer 200 and report the error in the body
+    choice = document["choices"][0]
+    message = choice["message"]
+    raw = msgspec.json.decode(body, type=dict[str, Raw])["choices"]
+    raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
+    parts = tuple(_parts(message, preset))
     reason = choice.get("finish_reason") or "stop"  # some services leave it empty
     return _response(message, parts, raw_message, reason, document, (Raw(body),), preset)
 
@@ -90,14 +87,7 @@ def _response(
 
 def _parts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
     yield from _thoughts(message, preset)
-    content = message.get("content")
-    if isinstance(content, list):
-        for item in content:
-            yield from _content_part(item, preset)
-    elif content:
-        yield Text(_text(content))
-    elif message.get("refusal"):
-        yield Text(_text(message["refusal"]))
+    yield from _content_parts(message.get("content") or message.get("refusal"), preset)
     for call in message.get("tool_calls") or []:
         yield _call(call, preset)
 
@@ -122,33 +112,30 @@ def _thoughts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
         yield Opaque("reasoning_details", data)
 
 
-def _content_part(item: dict[str, Any], preset: Preset) -> Iterator[Part]:
-    """Yield one item of a content list: Mistral writes reasoning there."""
-    match item:
-        case {"type": "text"}:
-            yield Text(_text(item.get("text")))
-        case {"type": "thinking", "thinking": list(pieces)}:
-            yield Thought("".join(piece.get("text", "") for piece in pieces))
-        case {"type": "thinking", "thinking": str(text)}:
-            yield Thought(text)
-        case {"type": kind}:
-            yield Opaque(str(kind), ProviderData(preset.name, Raw(encode_json(item))))
+def _content_parts(content: Any, preset: Preset) -> Iterator[Part]:
+    """Yield the parts of a content: a text or a list, in which Mistral writes reasoning too."""
+    if content and not isinstance(content, list):
+        yield Text(_text(content))
+        return
+    for item in content or []:
+        match item:
+            case {"type": "text"}:
+                yield Text(_text(item.get("text")))
+            case {"type": "thinking", "thinking": list(pieces)}:
+                yield Thought("".join(piece.get("text", "") for piece in pieces))
+            case {"type": "thinking", "thinking": str(text)}:
+                yield Thought(text)
+            case {"type": item_type}:
+                yield Opaque(str(item_type), ProviderData(preset.name, Raw(encode_json(item))))
 
 
 def _call(call: dict[str, Any], preset: Preset) -> ToolCall:
     function = call.get("function") or {}
-    arguments, text, error = _arguments(function.get("arguments"))
-    id = str(call.get("id") or local_id())
-    return ToolCall(id, str(function.get("name") or ""), arguments, text, error, _call_data(call, preset))
-
-
-def _arguments(value: Any) -> tuple[dict[str, Any], str | None, str | None]:
-    """Return the arguments of a call, and if they cannot be read, their text and what is wrong with it."""
-    if isinstance(value, dict):
-        return value, None, None  # some services send the object itself
-    text = value if isinstance(value, str) else ""
-    arguments, error = read_arguments(text)
-    return arguments, text if error is not None else None, error
+    id, arguments = str(call.get("id") or local_id()), function.get("arguments")
+    decoded = ToolCall(id, str(function.get("name") or ""), provider_data=_call_data(call, preset))
+    if isinstance(arguments, dict):
+        return replace(decoded, arguments=arguments)  # some services send the object itself
+    return with_arguments(decoded, arguments if isinstance(arguments, str) else "")
 
 
 def _call_data(call: dict[str, Any], preset: Preset) -> ProviderData | None:
@@ -186,7 +173,7 @@ def _citations(message: dict[str, Any]) -> Iterator[Citation]:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, preset: Preset, parse_error: ParseEventError | None = None) -> None:
+    def __init__(self, preset: Preset, parse_error: EventErrorParser | None = None) -> None:
         self._preset = preset
         super().__init__(parse_error)
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
@@ -195,11 +182,11 @@ class StreamDecoder(EventDecoder):
         self._document: dict[str, Any] = {}
         self._reason: Any = None
 
-    def end(self) -> Iterator[PartEvent]:
-        yield from super().end()
-        for call in self._calls:
-            if self._reason is not None and call.is_started and not call.is_ended:
-                yield from self._end(call)
+    def end(self) -> list[PartEvent]:
+        events = super().end()
+        if self._reason is not None:
+            events += [self.accumulator.add(PartEnd(call.part_index)) for call in self._calls if call.is_started]
+        return events
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         if not isinstance(item, dict):
@@ -221,14 +208,11 @@ class StreamDecoder(EventDecoder):
             yield from self.accumulator.add_thought(thought)
         _add_details(self._message, delta.get("reasoning_details"))
         content = delta.get("content")
-        for text, is_thought in _text_pieces(content):
-            if is_thought:
-                yield from self.accumulator.add_thought(text)
-            else:
-                self._texts.setdefault("content", []).append(text)
-                yield from self.accumulator.add_text(text)
-        if not content and delta.get("refusal"):
-            yield from self.accumulator.add_text(delta["refusal"])
+        for part in _content_parts(content or delta.get("refusal"), self._preset):
+            if isinstance(part, Text) and content:
+                self._texts.setdefault("content", []).append(part.text)
+            if not isinstance(part, Opaque):
+                yield from self.accumulator.add_part(part)
         for call in delta.get("tool_calls") or []:
             yield from self._decode_call(call)
         for name, value in delta.items():
@@ -273,10 +257,6 @@ class StreamDecoder(EventDecoder):
         last.given_id = id or last.given_id
         return last
 
-    def _end(self, call: "_StreamedCall") -> Iterator[PartEvent]:
-        call.is_ended = True
-        yield self.accumulator.add(PartEnd(call.part_index))
-
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         if any(not call.is_started and "".join(call.pieces) for call in self._calls):
@@ -320,7 +300,6 @@ class _StreamedCall:
         self.pieces: list[str] = []
         self.is_started = False
         """Whether its name is known."""
-        self.is_ended = False
         self.fields = {name: value for name, value in delta.items() if name not in ("index", "function")}
 
     @property
@@ -332,21 +311,6 @@ class _StreamedCall:
     def as_json(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": "".join(self.pieces)}
         return {"type": "function", **self.fields, "id": self.id, "function": function}
-
-
-def _text_pieces(content: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the texts of the content of a delta, and whether each is reasoning."""
-    if isinstance(content, str):
-        if content:
-            yield content, False
-        return
-    for item in content or []:
-        match item:
-            case {"type": "text", "text": str(text)}:
-                yield text, False
-            case {"type": "thinking", "thinking": list(pieces)}:
-                for piece in pieces:
-                    yield piece.get("text", ""), True
 
 
 def _add_details(message: dict[str, Any], details: Any) -> None:

@@ -7,7 +7,7 @@ other providers are encoded from their parts, without reasoning.
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,7 +19,16 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import json_text, result_text, valid_id
+from midspan.providers.encoding import (
+    allowed_tools,
+    arguments_text,
+    encode_head,
+    encode_items,
+    json_text,
+    own_data,
+    result_text,
+    valid_id,
+)
 from midspan.providers.openai.profile import NAMES, Preset
 
 _log = logging.getLogger("midspan.providers.openai")
@@ -29,38 +38,32 @@ SENT_FIELDS = ("role", "content", "refusal", "tool_calls", "audio", "name", "fun
 _CALL_FIELDS = ("id", "type", "function", "custom")
 _OUTPUT_NAME = "answer"
 
-encode_json = msgspec.json.Encoder().encode
-
 
 def request_body(request: ModelRequest, preset: Preset, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
-    head, system = config.derived(preset, _encode_config, config, preset)
+    head = config.derived(preset, _encode_config, config, preset)
     tail = b'],"stream":true,"stream_options":{"include_usage":true}}' if stream else b"]}"
-    return join_body(request.history, _encoder(preset), head + system, tail)
+    return join_body(request.history, _encoder(preset), head, tail)
 
 
 # All fields but the messages
 
 
-def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]:
+def _encode_config(config: RequestConfig, preset: Preset) -> bytes:
     """Return the fields before the messages, and the message with the system prompt."""
     settings, choice = config.settings, config.tool_choice
     fields: dict[str, Any] = {"model": config.model}
-    tools = config.tools
-    if choice is not None and len(choice.names) > 1 and not preset.allowed_tools:
-        tools = tuple(tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names)
+    tools = config.tools if preset.allowed_tools else allowed_tools(config.tools, choice)
     if tools:
         fields["tools"] = [_encode_tool(tool) for tool in tools]
         if choice is not None:
-            fields["tool_choice"] = _encode_choice(choice, preset)
-            if choice.parallel is not None:
-                fields["parallel_tool_calls"] = choice.parallel
+            fields |= {"tool_choice": _encode_choice(choice, preset), "parallel_tool_calls": choice.parallel}
     system = config.system or ""
     if config.output is not None:
         fields["response_format"], instruction = _encode_output(config.output, preset)
         system = "\n\n".join(filter(None, (system, instruction)))
-    optional = {
+    fields |= {
         preset.max_tokens_field: settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -72,14 +75,10 @@ def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]
         "reasoning_effort": encode_effort(settings, config.model),
         "prompt_cache_key": config.cache.key if config.cache is not None else None,
     }
-    fields |= {name: value for name, value in optional.items() if value is not None}
     if settings.top_k is not None and not preset.top_k:
         _log.warning("%s has no setting top_k; it is ignored", preset.service)
-    try:
-        head = encode_json({**fields, **settings.extra})[:-1] + b',"messages":['
-        return head, encode_json({"role": "system", "content": system}) + b"," if system else b""
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+    head = encode_head(fields, settings.extra, "messages")
+    return head + encode_items([{"role": "system", "content": system}])[0] + b"," if system else head
 
 
 def _encode_tool(tool: AnyTool) -> dict[str, Any]:
@@ -146,25 +145,20 @@ def encode_effort(settings: ModelSettings, model: str) -> str | None:
 
 @cache
 def _encoder(preset: Preset) -> MessageEncoder:
-    return MessageEncoder(preset, partial(_encode_messages, preset=preset))
+    def encode(messages: Sequence[Message]) -> list[bytes]:
+        return encode_items(item for message in messages for item in _encode_message(message, preset))
+
+    return MessageEncoder(preset, encode)
 
 
-def _encode_messages(messages: Sequence[Message], preset: Preset) -> list[bytes]:
-    return [encoded for message in messages for encoded in encode_message(message, preset)]
-
-
-def encode_message(message: Message, preset: Preset) -> Iterator[bytes]:
+def _encode_message(message: Message, preset: Preset) -> Iterator[Any]:
     """Yield the messages of the API for one of ours: each result of a tool is a message of its own."""
-    try:
-        data = message.provider_data
-        if message.role == "model":
-            yield from _encode_model_message(message, preset)
-        elif data is not None and data.origin == preset.name and data.raw:
-            yield bytes(data.raw)  # in the form of the service, such as a message of the developer
-        else:
-            yield from map(encode_json, _encode_user_message(message, preset))
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
+    if message.role == "model":
+        yield from _encode_model_message(message, preset)
+    elif (raw := own_data(message, preset.name)) is not None:
+        yield raw  # in the form of the service, such as a message of the developer
+    else:
+        yield from _encode_user_message(message, preset)
 
 
 def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str, Any]]:
@@ -183,8 +177,8 @@ def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str,
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Blob):
             content.append(_encode_blob(part, preset))
-        elif isinstance(part, Opaque) and part.provider_data.origin == preset.name:
-            content.append(part.provider_data.raw)
+        elif isinstance(part, Opaque) and (raw := own_data(part, preset.name)) is not None:
+            content.append(raw)
     if len(content) == 1 and isinstance(content[0], dict) and content[0]["type"] == "text":
         content = content[0]["text"]
     if content:
@@ -210,22 +204,20 @@ def _encode_blob(blob: Blob, preset: Preset) -> dict[str, Any]:
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
+def _encode_model_message(message: Message, preset: Preset) -> Iterator[dict[str, Any]]:
     fields: dict[str, Any]
-    data = message.provider_data
-    if data is not None and data.origin == preset.name and data.raw:
-        fields = _without_response_fields(data.raw, preset)
+    if raw := own_data(message, preset.name):
+        fields = _without_response_fields(raw, preset)
         if "tool_calls" in fields or fields.get("content", b"null") not in (b"null", b'""'):
-            yield encode_json(fields)
+            yield fields
         return  # an answer without content, which some services send, would be rejected
     fields = {"role": "assistant", "content": message.text or None}
     calls: list[Any] = []
     items: list[Any] = []
     """Content that is not text."""
     for part in message.parts:
-        part_data = part.provider_data
-        is_own = part_data is not None and part_data.origin == preset.name and bool(part_data.raw)
-        extra = _fields_of(part_data.raw) if is_own and part_data is not None else {}
+        raw = own_data(part, preset.name)
+        extra = {} if raw is None else _fields_of(raw)
         if isinstance(part, ToolCall):
             calls.append({**_encode_call(part, preset), **extra})
         elif extra and isinstance(part, Opaque) and "type" in extra:
@@ -238,15 +230,14 @@ def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
     if calls:
         fields["tool_calls"] = calls
     if calls or fields["content"] is not None or fields.keys() & {"function_call", "audio"}:
-        yield encode_json(fields)
+        yield fields
     media: list[Part] = [part for part in message.parts if isinstance(part, Blob)]
     if media and not calls:  # images that a model made: only messages of the user can contain them
-        yield from map(encode_json, _encode_user_message(Message("user", tuple(media)), preset))
+        yield from _encode_user_message(Message("user", tuple(media)), preset)
 
 
 def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
-    arguments = json_text(call.arguments) if call.raw_arguments is None else call.raw_arguments
-    function = {"name": call.name, "arguments": arguments}
+    function = {"name": call.name, "arguments": arguments_text(call)}
     return {"id": valid_id(call.id, preset.id_pattern), "type": "function", "function": function}
 
 

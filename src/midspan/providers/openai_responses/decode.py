@@ -19,12 +19,12 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError, ProviderError
+from midspan.errors import ProviderError
+from midspan.providers.encoding import arguments_text, encode_json, token_count
 from midspan.providers.errors import OPENAI_CODES, event_error
-from midspan.providers.event_decoder import EventDecoder, token_count
-from midspan.providers.openai.encode import encode_json
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai_responses.profile import ORIGIN
-from midspan.providers.stream import read_arguments
+from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {
     "completed": FinishReason.END,
@@ -37,14 +37,11 @@ _BETWEEN_SUMMARIES = "\n\n"
 
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    try:
-        document = msgspec.json.decode(body)
-        raw_items = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["output"], type=list[Raw])
-        if error := response_error("", document):
-            raise error
-        return _response(document, raw_items, (Raw(body),))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise MalformedResponseError(f"the response of OpenAI has no output: {body[:80]!r}") from error
+    document = msgspec.json.decode(body)
+    raw_items = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["output"], type=list[Raw])
+    if error := response_error("", document):
+        raise error
+    return _response(document, raw_items, (Raw(body),))
 
 
 def response_error(name: str, item: Any) -> ProviderError | None:
@@ -67,9 +64,7 @@ def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ..
     if refusal and finish_reason is FinishReason.END:
         finish_reason = FinishReason.REFUSED
     if finish_reason is not FinishReason.END and parts and isinstance(parts[-1], ToolCall):
-        last = parts[-1]
-        text = encode_json(last.arguments).decode() if last.raw_arguments is None else last.raw_arguments
-        parts = (*parts[:-1], _incomplete(last, text))
+        parts = (*parts[:-1], with_arguments(parts[-1], arguments_text(parts[-1]), is_complete=False))
     return ModelResponse(
         Message("model", parts, ProviderData(ORIGIN, Raw(b"[%b]" % b",".join(raw_items)))),
         finish_reason,
@@ -83,11 +78,6 @@ def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ..
     )
 
 
-def _incomplete(call: ToolCall, text: str) -> ToolCall:
-    error = "the arguments are incomplete: the response ended before the call did"
-    return ToolCall(call.id, call.name, {}, text, error, call.provider_data)
-
-
 def _parts(raw: Raw) -> Iterator[Part]:
     """Yield the parts of an output item, each with the item itself, which goes back to the API."""
     item = msgspec.json.decode(raw)
@@ -99,10 +89,8 @@ def _parts(raw: Raw) -> Iterator[Part]:
             for content in contents:
                 yield Text(str(content.get("text") or content.get("refusal") or ""))
         case {"type": "function_call", "name": str(name)}:
-            text = item.get("arguments") or ""
-            arguments, error = read_arguments(text)
-            id = str(item.get("call_id") or local_id())
-            yield ToolCall(id, name, arguments, text if error is not None else None, error, data)
+            call = ToolCall(str(item.get("call_id") or local_id()), name, provider_data=data)
+            yield with_arguments(call, item.get("arguments") or "")
         case {"type": "reasoning"} if text := reasoning_text(item):
             yield Thought(text, data)
         case _:

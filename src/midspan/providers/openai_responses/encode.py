@@ -14,9 +14,17 @@ from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
-from midspan.errors import ConfigError
-from midspan.providers.encoding import json_text, result_parts, result_text, valid_id
-from midspan.providers.openai.encode import encode_effort, encode_json, output_name
+from midspan.providers.encoding import (
+    arguments_text,
+    encode_head,
+    encode_items,
+    encode_json,
+    own_data,
+    result_parts,
+    result_text,
+    valid_id,
+)
+from midspan.providers.openai.encode import encode_effort, output_name
 from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
 
 
@@ -38,15 +46,12 @@ def _encode_config(config: RequestConfig) -> bytes:
     instructions = config.system or ""
     if config.output is not None and config.output.json_schema is None:
         instructions = f"{instructions}\n\nAnswer with JSON only.".strip()  # the API demands that JSON is mentioned
-    if instructions:
-        fields["instructions"] = instructions
     if config.tools:
         fields["tools"] = [_encode_tool(tool) for tool in config.tools]
         if choice is not None:
-            fields["tool_choice"] = _encode_choice(choice)
-            if choice.parallel is not None:
-                fields["parallel_tool_calls"] = choice.parallel
-    optional = {
+            fields |= {"tool_choice": _encode_choice(choice), "parallel_tool_calls": choice.parallel}
+    fields |= {
+        "instructions": instructions or None,
         "text": _encode_output(config),
         "reasoning": _encode_reasoning(settings, config.model),
         "max_output_tokens": settings.max_tokens,
@@ -54,11 +59,7 @@ def _encode_config(config: RequestConfig) -> bytes:
         "top_p": settings.top_p,
         "prompt_cache_key": config.cache.key if config.cache is not None else None,
     }
-    fields |= {name: value for name, value in optional.items() if value is not None}
-    try:
-        return encode_json({**fields, **settings.extra})[:-1] + b',"input":['
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+    return encode_head(fields, settings.extra, "input")
 
 
 def _encode_tool(tool: AnyTool) -> dict[str, Any]:
@@ -104,21 +105,16 @@ def _encode_reasoning(settings: ModelSettings, model: str) -> dict[str, Any] | N
 
 def encode_messages(messages: Sequence[Message]) -> list[bytes]:
     """Return the items of the input: a message, a call and a result are items of their own."""
-    try:
-        return [
-            item if isinstance(item, bytes) else encode_json(item) for message in messages for item in _items(message)
-        ]
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"a message is not JSON serializable: {error}") from error
+    return encode_items(item for message in messages for item in _items(message))
 
 
 _ENCODER = MessageEncoder(ORIGIN, encode_messages)
 
 
 def _items(message: Message) -> Iterator[Any]:
-    data = message.provider_data
-    if data is not None and data.origin == ORIGIN and data.raw and _has_valid_ids(message):
-        items = msgspec.json.decode(data.raw, type=list[Raw])
+    raw = own_data(message, ORIGIN)
+    if raw is not None and _has_valid_ids(message):
+        items = msgspec.json.decode(raw, type=list[Raw])
         if not all(_is_reasoning(part) for part in message.parts):
             yield from items  # reasoning alone, of an answer that was cut, would be rejected
     elif message.role == "model":
@@ -143,9 +139,8 @@ def _model_items(message: Message) -> Iterator[Any]:
         elif isinstance(part, Text) and part.text:
             yield {"role": "assistant", "content": part.text}
         elif isinstance(part, ToolCall):
-            arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
-            id = valid_id(part.id, ID)
-            yield {"type": "function_call", "call_id": id, "name": part.name, "arguments": arguments}
+            fields = {"call_id": valid_id(part.id, ID), "name": part.name, "arguments": arguments_text(part)}
+            yield {"type": "function_call", **fields}
         elif isinstance(part, Blob):
             media.append(part)
     if media and not message.calls:  # images that a model made: only messages of the user can contain them
@@ -154,39 +149,31 @@ def _model_items(message: Message) -> Iterator[Any]:
 
 def _as_sent(part: Part) -> Raw | None:
     """Return the item that the API sent for a part; None if it sent none, or the part was changed."""
-    data = part.provider_data
-    if data is None or data.origin != ORIGIN or not data.raw:
-        return None
-    if isinstance(part, Opaque | Thought):
-        return data.raw  # reasoning is only read by the API itself
-    item = msgspec.json.decode(data.raw)
-    if isinstance(part, ToolCall):
-        is_same = item.get("call_id") == part.id and item.get("name") == part.name
-        if not is_same:
-            return None
-        arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
-        return Raw(encode_json({**item, "call_id": valid_id(part.id, ID), "arguments": arguments}))
-    if isinstance(part, Text):
-        texts = [content.get("text") for content in item.get("content") or []]
-        return data.raw if texts == [part.text] else None
+    raw = own_data(part, ORIGIN)
+    if raw is None or isinstance(part, Opaque | Thought):
+        return raw  # reasoning is only read by the API itself
+    item = msgspec.json.decode(raw)
+    if isinstance(part, ToolCall) and (item.get("call_id"), item.get("name")) == (part.id, part.name):
+        return Raw(encode_json({**item, "call_id": valid_id(part.id, ID), "arguments": arguments_text(part)}))
+    if isinstance(part, Text) and [content.get("text") for content in item.get("content") or []] == [part.text]:
+        return raw
     return None
 
 
 def _user_items(message: Message) -> Iterator[Any]:
     content: list[Any] = []
     for part in message.parts:
-        data = part.provider_data
         if isinstance(part, ToolResult):
             yield _encode_result(part)
         elif isinstance(part, Text):
             content.append({"type": "input_text", "text": part.text})
         elif isinstance(part, Blob):
             content.append(_encode_blob(part))
-        elif isinstance(part, Opaque) and data is not None and data.origin == ORIGIN:
+        elif isinstance(part, Opaque) and (raw := own_data(part, ORIGIN)) is not None:
             if part.name.startswith("input_"):
-                content.append(data.raw)
+                content.append(raw)
             else:
-                yield data.raw  # an item of its own
+                yield raw  # an item of its own
     if len(content) == 1 and isinstance(content[0], dict) and content[0]["type"] == "input_text":
         content = content[0]["text"]
     if content:

@@ -7,22 +7,17 @@ import re
 from typing import Any
 
 from midspan._schema.lenient_json import InvalidJson, loads
-from midspan.providers.prompted.scanner import (
-    CUT,
+from midspan.providers.prompted.arguments import (
     TAGS,
-    Scanner,
-    Unreadable,
-    WrittenCall,
-    WrittenCalls,
     check_names,
-    check_no_parameter,
-    check_rest,
-    properties_of,
     read_object,
     read_parameters,
     read_parentheses,
     read_tag_call,
+    reject_more_arguments,
+    reject_more_parameters,
 )
+from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {
@@ -52,7 +47,7 @@ def read_calls(scanner: Scanner) -> WrittenCalls:
     if form.needs_end:
         raise Unreadable(f"expected {form.ends[0]} after it")
     scanner.at = end
-    check_rest(scanner)
+    reject_more_arguments(scanner)
     return calls
 
 
@@ -143,7 +138,7 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
 def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | None:
     """Read the arguments after the name of a tool; None if there are none and the tool is not known."""
     if scanner.sees("("):
-        return read_parentheses(scanner, python=True)
+        return read_parentheses(scanner, keywords_only=True)
     if is_gemma and scanner.sees("{"):
         arguments = read_object(scanner, tokens=True)
         check_names(scanner, arguments)
@@ -247,7 +242,7 @@ def read_tags(scanner: Scanner) -> WrittenCalls:
         check_unrecognised(scanner, begin)
         return None
     scanner.take_after_space("</tool_call>")  # Qwen sometimes leaves out the start mark
-    check_no_parameter(scanner)
+    reject_more_parameters(scanner)
     return [call]
 
 
@@ -258,7 +253,7 @@ def read_after_head(scanner: Scanner) -> WrittenCalls:
         return None
     call = WrittenCall(scanner.call_of(head["name"]), read_object(scanner))
     if not scanner.take_after_space(*scanner.form.ends):
-        check_rest(scanner)
+        reject_more_arguments(scanner)
     return [call]
 
 
@@ -266,6 +261,7 @@ def read_after_head(scanner: Scanner) -> WrittenCalls:
 _NAME = r"[^\W\d][\w./-]{0,127}+(?::[\w./-]{1,127}+)?+"
 _BEFORE_NAME = re.compile(r"[ \t]{0,32}(?:\r?\n[ \t]{0,32})?(?:[*`\"'\[<][ \t]{0,4}){0,6}")
 _NAME_AND_BRACKET = re.compile(rf"({_NAME})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
+_NAME_AFTER_BLANK_LINES = re.compile(rf"\s{{1,32}}({_NAME})[({{]")
 _NAME_ONLY = re.compile(rf"({_NAME})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
 
 
@@ -274,7 +270,7 @@ def read_marker_line(scanner: Scanner) -> WrittenCalls:
     scanner.match(_BEFORE_NAME)
     if scanner.sees("{"):
         calls = read_json_calls(scanner)
-        check_rest(scanner)
+        reject_more_arguments(scanner)
         return calls
     head = scanner.match(_NAME_AND_BRACKET)
     if head is None:
@@ -286,12 +282,19 @@ def read_marker_line(scanner: Scanner) -> WrittenCalls:
     name = scanner.call_of(head[1])
     scanner.tool, scanner.at = name, head.end() - 1
     arguments = read_parentheses(scanner) if in_parentheses else read_object(scanner)
-    check_rest(scanner, in_parentheses=in_parentheses)
+    reject_more_arguments(scanner, in_parentheses=in_parentheses)
     return [WrittenCall(name, arguments)]
 
 
 def _check_name_only(scanner: Scanner) -> None:
-    """Raise if a marker is followed by nothing but a tool. With more words the text is about the tool."""
+    """Raise if a marker is followed by nothing but a tool, or by blank lines and a call of one.
+
+    With more words the text is about the tool.
+    """
+    distant = _NAME_AFTER_BLANK_LINES.match(scanner.text, scanner.at)
+    if distant and scanner.tools.resolve(distant[1]):
+        scanner.tool = ""
+        raise Unreadable("blank lines stand between the marker and the name of the tool")
     named = _NAME_ONLY.match(scanner.text, scanner.at)
     name = named[1] if named else ""
     if scanner.tools.resolve(name) and not (named and named[2]):

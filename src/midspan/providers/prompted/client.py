@@ -33,10 +33,11 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ToolSpec
-from midspan.providers.prompted.forms import MARKER_WORD
+from midspan.errors import ConfigError
+from midspan.providers.prompted.echo import EchoFilter
+from midspan.providers.prompted.forms import PROMPT_MARKER
 from midspan.providers.prompted.prompt import (
     ORIGIN,
-    EchoFilter,
     TurnData,
     choice_rule,
     next_call_number,
@@ -44,15 +45,12 @@ from midspan.providers.prompted.prompt import (
     system_prompt,
     turn_data,
 )
-from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
 
 _log = logging.getLogger("midspan.providers.prompted")
-
-Instructions = Callable[[Sequence[ToolSpec], str], str]
-"""Returns the prompt about these tools, for calls that begin with this marker."""
 
 
 class PromptedTools(WrapperProvider):
@@ -62,14 +60,16 @@ class PromptedTools(WrapperProvider):
         self,
         provider: Provider,
         *,
-        instructions: Instructions = system_prompt,
+        instructions: Callable[[Sequence[ToolSpec], str], str] = system_prompt,
         guarded: bool = False,
         on_bad_args: Literal["error", "empty"] = "error",
     ) -> None:
-        """`instructions` writes the prompt about the tools. `guarded` demands in every call a nonce that only the
-        prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments cannot be read and its
-        schema allows that.
+        """`instructions` writes the prompt from the tools and the marker of calls. `guarded` demands in every call a
+        nonce that only the prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments
+        cannot be read and its schema allows that.
         """
+        if not isinstance(provider, Provider):
+            raise ConfigError(f"PromptedTools needs a provider, got {provider!r}")
         super().__init__(provider)
         self.instructions = instructions
         self.guarded = guarded
@@ -126,15 +126,13 @@ class _Turn:
         self._is_forbidden = choice is not None and choice.mode == "none"
         self._tools = ToolIndex(tool for tool in request.config.tools if not allowed or tool.name in allowed)
         self._nonce = _nonce(request, guarded=provider.guarded)
-        self._marker = f"{MARKER_WORD}[{self._nonce}]"
+        self._marker = f"{PROMPT_MARKER}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
         self._reader = CallReader(self._tools, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
-        self._calls: list[ToolCall] = []
-        self._errors: list[str] = []
         config = request.config.derived(("prompted", provider, self._nonce), lambda: self._config(request.config))
         self.request = replace(request, config=config, history=render(request.history, self._marker))
         _log.debug("[%s] System Prompt: %s", self._service, config.system)
@@ -156,6 +154,8 @@ class _Turn:
             return "no tool is available now; answer in words"
         if self._provider.guarded and not has_nonce:
             return f"the call of {call.name} is not made without its nonce; write it after {self._marker}:"
+        if mark.upper().startswith(f"{PROMPT_MARKER}[") and not has_nonce:
+            return f"the call of {call.name} has a wrong nonce; to make it, write it after {self._marker}:"
         if not self._echo_filter.is_echo(call, self._nonce if has_nonce else ""):
             return None
         error = f"the call of {call.name} also stands in a prompt, a file or a result, so it may be a quotation"
@@ -190,21 +190,18 @@ class _Turn:
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
         if isinstance(piece, RejectedCall):
             piece = self._call_without_arguments(piece) or piece
-        if isinstance(piece, ToolCall):
-            self._calls.append(piece)
         if not isinstance(piece, RejectedCall):
             return self._accumulator.add_part(piece)
         if piece.name is not None and piece.name not in self._tools.specs:
             _log.warning("%s called invalid tool: %s", self._service, piece.name)
         else:
             _log.debug("Failed to parse tool arguments: %s", piece.error)
-        self._errors.append(piece.error)
         return self._accumulator.add_part(piece.part())
 
     def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
-        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable and not self._is_forbidden
+        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
         if not may_be_empty or spec is None or not _accepts_no_arguments(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
@@ -212,17 +209,18 @@ class _Turn:
 
     def response(self, response: ModelResponse) -> ModelResponse:
         """Return the response with the calls that the model wrote."""
-        _log.debug("[%s] Response: %s", self._service, response.message.text)
-        _log.debug("[%s] Tool Calls: %s", self._service, calls_as_dicts(self._calls))
         data = msgspec.json.encode(TurnData(response.message, self._nonce))
         message = Message("model", self._accumulator.parts(), ProviderData(ORIGIN, Raw(data)))
+        _log.debug("[%s] Response: %s", self._service, response.message.text)
+        _log.debug("[%s] Tool Calls: %s", self._service, calls_as_dicts(message.calls))
+        errors = [call.error for call in map(rejected_call, message.parts) if call is not None]
         is_changeable = response.finish_reason in (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
-        if not self._errors or self._calls or not is_changeable:
+        if not errors or message.calls or not is_changeable:
             return replace(response, message=message)
         reason = FinishReason.MALFORMED_CALL
         if self._is_forbidden:
             reason = FinishReason.END if message.text.strip() else FinishReason.UNEXPECTED_CALL
-        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(self._errors[:5]))
+        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(errors[:5]))
 
 
 def _nonce(request: ModelRequest, *, guarded: bool) -> str:
@@ -246,5 +244,4 @@ def _accepts_no_arguments(spec: ToolSpec) -> bool:
     from midspan._schema.arguments import SchemaValidator  # loads the validator, which few need here
     from midspan._schema.normalize import normalize
 
-    schema = spec.parameters
-    return not schema or SchemaValidator(normalize(schema)).accepts({})
+    return not spec.parameters or SchemaValidator(normalize(spec.parameters)).accepts({})

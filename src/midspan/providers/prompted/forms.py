@@ -8,6 +8,7 @@ https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers.
 import re
 from typing import Any
 
+from midspan.providers.prompted.arguments import TAGS
 from midspan.providers.prompted.calls import (
     ARGUMENT_KEYS,
     CALL_MARKS,
@@ -18,10 +19,12 @@ from midspan.providers.prompted.calls import (
     read_tags,
     reject_end_mark,
 )
-from midspan.providers.prompted.scanner import TAGS, Form, Place
+from midspan.providers.prompted.scanner import Form, Place
 
-MARKER_WORD = "TOOL_CALL"
-MARKER = Form("the marker of the prompt", (), parse=read_marker_line)
+PROMPT_MARKER = "TOOL_CALL"
+WITHIN_LINE = "it is inside a sentence, a quotation or a comment; to make the call, write it on a separate line"
+CONDITIONAL = "the words after it name a condition or say that it is not meant; to make it, write it without them"
+PROMPT_FORM = Form("the marker of the prompt", (), parse=read_marker_line)
 _SECTIONS = (
     Form("Hermes, Qwen, GLM, Granite", ("<tool_call>",), ("</tool_call>",)),
     Form("MiniMax M1, Hunyuan, Jamba", ("<tool_calls>",), ("</tool_calls>",)),
@@ -53,7 +56,7 @@ _HARMONY = re.compile(
 
 
 def _in_text(name: str, *starts: str, place: Place = "line start", **options: Any) -> Form:
-    """Return a form without marks of its own: the call begins with the start mark, which occurs in other text, too."""
+    """Return a form whose start mark is ordinary text, and a part of the call."""
     return Form(name, starts, needs_end=False, is_certain=False, place=place, is_content=True, **options)
 
 
@@ -82,7 +85,7 @@ FORMS = (
         parse=read_after_head,
     ),
     _in_text("Gemini", "call:", place="anywhere", head=re.compile(r"call:[^\W\d][\w./:-]{0,99}\{")),
-    # Indented code depends on a condition.
+    # Indented code may be inside an `if`, so it is not a call.
     _in_text("Gemini code", "print(default_api.", "default_api.", head=re.compile(r"(?<![ \t])\w")),
     Form(
         "JSON in a fence",
@@ -103,12 +106,14 @@ FORMS = (
         *(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'")),
         ends=_END_MARKS,
         place="within a line",
-        error="it stands within a line; write the call on a line of its own",
+        error=WITHIN_LINE,
     ),
 )
 THOUGHTS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<reasoning>": "</reasoning>",
     "<seed:think>": "</seed:think>",
     "[THINK]": "[/THINK]",
     "<|START_THINKING|>": "<|END_THINKING|>",
@@ -118,6 +123,8 @@ THOUGHTS = {
 """The marks around the thoughts of a model. A call within a thought is not made."""
 _THOUGHT_ENDS = tuple(mark for mark in THOUGHTS.values() if mark.startswith("</"))
 """End marks that may come without a start mark, because the prompts of some models contain it."""
+COMMENTS = {"<!--": "-->", "/*": "*/"}
+"""The marks around comments. A call within a comment is not made."""
 OBSERVATION = "Observation:"
 RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>", OBSERVATION)
 """If the model writes one of these, it invents a result, and what follows is text; see `CallReader`."""
@@ -129,17 +136,18 @@ _COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
 
 
 def form_of(mark: str) -> Form | None:
-    """Return the form of the call that begins with this mark; None for thoughts and results."""
-    return None if mark in _OTHER_MARKS else _FORMS.get(mark, MARKER)
+    """Return the form of the call that begins with this mark; None for thoughts, comments and results."""
+    return None if mark in _OTHER_MARKS else _FORMS.get(mark, PROMPT_FORM)
 
 
-_OTHER_MARKS = (*THOUGHTS, *_THOUGHT_ENDS, *RESULTS)
+_COMMENT_MARKS = (*COMMENTS, *COMMENTS.values())
+_OTHER_MARKS = (*THOUGHTS, *_THOUGHT_ENDS, *RESULTS, *_COMMENT_MARKS)
 
 
 def _mark_pattern() -> str:
     """Return one pattern for all marks. Each alternative begins with another character, which makes searching fast."""
-    first, rest = MARKER_WORD[0], re.escape(MARKER_WORD[1:])
-    # The marker as the prompt has it counts anywhere, even glued to a word; in other letters only where a word begins.
+    first, rest = PROMPT_MARKER[0], re.escape(PROMPT_MARKER[1:])
+    # The marker as the prompt has it counts also directly after a word; in other letters only where a word begins.
     in_any_case = rf"(?<![\w\\].)(?i:{rest})(?:{NONCE})?{_COLON}"
     tails = {first: [rf"(?<![_\\].){rest}(?:{NONCE})?{_COLON}", in_any_case], first.lower(): [in_any_case]}
     for mark in sorted([*_FORMS, *_OTHER_MARKS], key=len, reverse=True):
@@ -152,27 +160,29 @@ def _before(mark: str) -> str:
     form = _FORMS.get(mark)
     starts = ("\n", "\n ", "\n  ", "\n   ", "\n    ", "\n\t", *THOUGHTS.values())
     line_starts = [re.escape(start + mark[0]) for start in starts]
-    if mark in RESULTS or (form and form.place == "line start"):
+    if mark in RESULTS or mark == "/*" or (form and form.place == "line start"):
         return f"(?:{'|'.join(f'(?<={start})' for start in line_starts)})"
     if form and form.place == "within a line":
         return "".join(f"(?<!{start})" for start in [*line_starts, r"\\."])
     return r"(?<![\w\\.].)" if mark[0].isalpha() else r"(?<!\\.)"
 
 
-MARK = re.compile(_mark_pattern())
-"""A mark with which a call, a thought or a result may begin."""
+MARK_PATTERN = re.compile(_mark_pattern())
+"""A mark with which a call, a thought, a comment or a result may begin."""
 
 
 def has_call(text: str, begin: int, end: int) -> bool:
-    """Whether there is a mark in this part of the text that does not occur in plain text."""
-    forms = (form_of(mark[0]) for mark in MARK.finditer(text, begin, end))
+    """Whether this part of the text contains a mark that never occurs in plain text."""
+    forms = (form_of(mark[0]) for mark in MARK_PATTERN.finditer(text, begin, end))
     return any(form is not None and form.is_certain and form.head is None for form in forms)
 
 
-_MARKS = (MARKER_WORD, *_FORMS, *_OTHER_MARKS, *THOUGHTS.values())
+_MARKS = (PROMPT_MARKER, *_FORMS, *_OTHER_MARKS, *THOUGHTS.values())
 _BEGINNINGS = frozenset(mark[:size].casefold() for mark in _MARKS for size in range(1, len(mark)))
 _LONGEST = max(map(len, _MARKS))
-_OPEN_MARKER = re.compile(rf"(?i:{re.escape(MARKER_WORD)})(?:\[[^\]\n]{{0,64}}|(?:{NONCE})?[*`_]{{0,3}}[ \t]{{0,3}})\Z")
+_OPEN_MARKER = re.compile(
+    rf"(?i:{re.escape(PROMPT_MARKER)})(?:\[[^\]\n]{{0,64}}|(?:{NONCE})?[*`_]{{0,3}}[ \t]{{0,3}})\Z"
+)
 
 
 def held_from(text: str, at: int) -> int:
@@ -187,9 +197,10 @@ def held_from(text: str, at: int) -> int:
 
 def escape_marks(json: str) -> str:
     """Write the first character of each mark in a JSON text as an escape, which does not change the value."""
-    return MARK.sub(_escape, json)
+    return MARK_PATTERN.sub(_escape, json)
 
 
 def _escape(mark: re.Match[str]) -> str:
-    first, rest = mark[0][0], mark[0][1:]
-    return mark[0] if first == "{" else f"\\u{ord(first):04x}{rest}"  # a brace is not part of a string
+    if mark[0] in _COMMENT_MARKS or mark[0].startswith('{"'):  # not in a string, where the quote would be escaped
+        return mark[0]
+    return f"\\u{ord(mark[0][0]):04x}{mark[0][1:]}"

@@ -2,12 +2,11 @@
 
 What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
 in JSON, so no result can look like two. Start marks of calls in results are escaped, so a model that repeats them makes
-no call. `EchoFilter` detects calls that the model only repeats.
+no call.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +17,10 @@ from midspan._schema.tree import TYPES, SchemaNode
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.providers.encoding import json_text, result_text
-from midspan.providers.prompted.calls import NAME_KEYS
+from midspan.providers.encoding import json_text
 from midspan.providers.prompted.forms import escape_marks
 from midspan.providers.prompted.reader import rejected_call
-from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall, parameters_of, properties_of
+from midspan.providers.prompted.scanner import parameters_of, properties_of
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
@@ -76,7 +74,8 @@ def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> list[str]:
     if not properties:
         return [head, "  Parameters: (none)"]
     lines = [head, "  Parameters:", *(_describe_parameter(name, prop) for name, prop in properties.items())]
-    required = dict.fromkeys(name for part in schema.applying for name in part.schema.get("required") or ())
+    parts = schema.conjuncts_without_null
+    required = dict.fromkeys(name for part in parts for name in part.schema.get("required") or ())
     if required:
         lines.append(f"  Required: {', '.join(required)}")
     lines += [f"  Definitions: {_json(schema.schema[keyword])}" for keyword in _DEFINITIONS if keyword in schema.schema]
@@ -183,72 +182,3 @@ def _model_turn(message: Message, marker: str) -> Message:
             case Opaque() if (rejected := rejected_call(part)) is not None:
                 parts.append(Text(rejected.text))
     return Message("model", tuple(parts))
-
-
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_]+")
-_LITERALS = frozenset(["true", "false", "null"])
-_QUOTES = r"[\"'“”`*\\]{0,6}"
-
-
-class EchoFilter:
-    """Knows the texts of a conversation that others wrote. They are read when the first call is checked.
-
-    A call is an echo if one of these texts calls the same tool, in whatever form, and contains all words and numbers
-    of the arguments. So a quotation is recognised even if the model changed spaces, quotes or the form of the call.
-    """
-
-    def __init__(self, messages: Iterable[Message]) -> None:
-        self._messages = tuple(messages)
-        self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
-        """The texts that call a tool, by its name, each with its tokens."""
-
-    def is_echo(self, call: WrittenCall, nonce: str) -> bool:
-        """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
-        if call.name not in self._calling:
-            pattern = _calls_of(call.name)
-            self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
-        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
-        texts = [(text, tokens) for text, tokens in self._calling[call.name] if nonce in text]
-        return any(all(_has_token(text, tokens, token) for token in wanted) for text, tokens in texts)
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        """The texts of users, results and files, raw and with their escape sequences decoded."""
-        texts: list[str] = []
-        for message in self._messages:
-            if message.role == "user":
-                blobs = [part for part in message.parts if isinstance(part, Blob)]
-                blobs += [blob for result in message.results for blob in result.media]
-                texts += [message.text, *map(result_text, message.results), *map(_file_text, blobs)]
-        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
-
-
-def _tokens(text: str) -> frozenset[str | float]:
-    """Return the words and the numbers of a text, without signs."""
-    tokens = _TOKEN.findall(text.casefold())
-    return frozenset(float(token) if token[0].isdecimal() else token for token in tokens)
-
-
-def _has_token(text: str, tokens: frozenset[str | float], token: str | float) -> bool:
-    """Whether a text has a token; in some languages there are no spaces between words."""
-    return token in tokens or (isinstance(token, str) and not token.isascii() and token in text.casefold())
-
-
-def _calls_of(name: str) -> re.Pattern[str]:
-    """Return an expression for the beginning of a call of this tool in any form."""
-    tool = re.escape(name)
-    return re.compile(
-        rf"(?<![\w-]){tool}{_QUOTES}\s*[({{\[<]"
-        rf"|(?:[>=\]|]|{_QUOTES}(?:{'|'.join(NAME_KEYS)}){_QUOTES}\s*:|(?i:action|call)\S{{0,80}}:)"
-        rf"\s*{_QUOTES}(?:{NAMESPACE})?{tool}(?![\w-])"
-    )
-
-
-def _file_text(blob: Blob) -> str:
-    is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
-    return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")

@@ -18,11 +18,15 @@ from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool, unknown_tool
 from midspan.providers.prompted.calls import read_calls
 from midspan.providers.prompted.forms import (
-    MARK,
-    MARKER_WORD,
+    COMMENTS,
+    CONDITIONAL,
+    MARK_PATTERN,
     OBSERVATION,
+    PROMPT_FORM,
+    PROMPT_MARKER,
     RESULTS,
     THOUGHTS,
+    WITHIN_LINE,
     form_of,
     has_call,
     held_from,
@@ -34,8 +38,32 @@ MAX_CALLS = 1_000
 """In one answer."""
 _MAX_FALSE_STARTS = 20_000
 """After this many false starts the rest is treated as text."""
-_LOOKBEHIND_CHARS = 64
+_LOOKBEHIND_CHARS = 500
 """How far before the position a pattern may look."""
+_MAX_PLACE_CHARS = 64
+"""How far before a marker its place is looked at."""
+_MARKER_PLACE = re.compile(
+    rf"(?:[\n\r]|<\|message\|>|{'|'.join(map(re.escape, THOUGHTS.values()))})[ \t\xa0\u200b\ufeff]*"
+    r"(?:```(?:\w+[ \t]+)?|(?:[-*+•→]|\d{1,3}[.)])[ \t]+)?[*_\[ \t]*\Z|[A-Za-z0-9]\Z|[.!?…。][ \t]*\Z"
+)
+"""Where models write the marker: at the start of a line, also after a list mark or in bold, or after a sentence.
+
+A marker within a sentence, a quotation or a comment is rather one that the model writes about.
+"""
+_QUOTED = re.compile(
+    r"(?:[“\u2018«„]|(?<![A-Za-z0-9.!?>|\uff5c)}\]])[\"']|(?<![A-Za-z0-9.!?>|\uff5c)}\]`])``?)\Z"
+    r"|[\n\r][^\S\n\r]*(?:[>#|]|//)[ \t][^\n\r]*\Z"
+)
+"""Where a call in another form is a quotation: after an opening quotation mark, or in a quoted line, table or comment.
+
+Models write the marks of these forms anywhere else, also within a sentence.
+"""
+_CONDITION = re.compile(
+    r"[^\S\r\n]*+(?:(?:[#/(,;\u2013\u2014-]++[^\S\r\n]*+)?(?:but )?(?:only )?(?:if|unless|until|except|when|once)\b"
+    r"|(?:#|//|--|[(\u2013\u2014])[^\r\n]{0,100}?(?i:\b(?:not|never|only|example)\b|n['\u2019]t\b))"
+)
+"""Words on the line of a call because of which it is not made: a condition, or a comment that forbids it."""
+_BETWEEN_MARKERS = re.compile(r"[\s*_`\],;]*+")
 
 
 class RejectedCall(Struct, frozen=True, omit_defaults=True):
@@ -45,7 +73,7 @@ class RejectedCall(Struct, frozen=True, omit_defaults=True):
     error: str
     name: str | None = None
     is_unreadable: bool = False
-    """Its arguments cannot be read. A call that can be read is rejected for another reason."""
+    """Only its arguments cannot be read; everything else about the call is right."""
 
     def part(self) -> Opaque:
         """Return the part for a message. A run keeps it, and other providers ignore it."""
@@ -89,6 +117,7 @@ class CallReader:
         self._fed_chars = 0
         self._thought_end: str | None = None
         self._has_call_in_thought = False
+        self._comment_end: str | None = None
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reparsed_chars = 0
@@ -96,6 +125,10 @@ class CallReader:
         self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
         """Calls, or None for text, each with its text. They become text if an end mark shows that all was a thought."""
         self._call_count = 0
+        self._next_marker: int | None = None
+        """Where another marker would directly follow the last call."""
+        self._quoted_until = 0
+        """Where the line of the last quoted call ends."""
 
     def feed(self, text: str) -> list[Piece]:
         """Return the text that cannot be part of a call."""
@@ -130,7 +163,7 @@ class CallReader:
                 if not self._skip_thought(self._thought_end, is_final=is_final):
                     return
                 search_at = self._at
-            mark = MARK.search(text, search_at)
+            mark = MARK_PATTERN.search(text, search_at)
             if mark is None:
                 self._add_text(len(text) if is_final else held_from(text, search_at))
                 return
@@ -150,7 +183,11 @@ class CallReader:
         self._add_text(len(text))
 
     def _skip_mark(self, mark: re.Match[str]) -> int:
-        """Handle a mark of a thought or a result, and return where to continue."""
+        """Handle a mark of a thought, a comment or a result, and return where to continue."""
+        if mark[0] in COMMENTS or mark[0] in COMMENTS.values():
+            if self._comment_end in (None, mark[0]):
+                self._comment_end = COMMENTS.get(mark[0])
+            return mark.end()
         if mark[0] in RESULTS:
             # Before the first call, an observation is text of the model and calls may follow it.
             self._rest_is_text = mark[0] != OBSERVATION or self._call_count > 0
@@ -160,7 +197,7 @@ class CallReader:
             self._thought_end = THOUGHTS[mark[0]]
         else:  # the thought began in the prompt, so all calls so far stood in it
             self._calls = [(None, "".join(text for _, text in self._calls))]
-            self._call_count = 0
+            self._call_count, self._comment_end = 0, None
         return self._at
 
     def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
@@ -180,40 +217,63 @@ class CallReader:
     def _read_call(self, mark: re.Match[str], form: Form) -> int:
         """Read the call that begins with a mark, and return where to continue."""
         begin, text = mark.start(), self._text
+        is_in_place = self._is_marker_place(begin) if form is PROMPT_FORM else not self._is_quoted(begin)
+        problem = form.error if is_in_place and self._comment_end is None else WITHIN_LINE
         scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
         try:
             calls = (form.parse or read_calls)(scanner)
         except Unreadable as error:
             if scanner.tool is not None:
-                return self._reject_unreadable(begin, scanner.tool, str(error))
+                reason = self._reason_to_reject(WrittenCall(scanner.tool, {}), problem, mark[0])
+                return self._reject_unreadable(begin, scanner.tool, str(error), is_only_problem=reason is None)
             calls = None
         if not calls:
             self._add_false_start(scanner.parsed_chars)
             return begin + 1
+        if not problem and _CONDITION.match(text, scanner.at):
+            problem = CONDITIONAL
         self._add_text(begin)
         self._at = scanner.at
+        if form is PROMPT_FORM and not problem:
+            self._next_marker = scanner.at
+        if not is_in_place and self._quoted_until <= scanner.at:
+            line_end = text.find("\n", scanner.at)
+            self._quoted_until = line_end if line_end >= 0 else len(text)
         for number, call in enumerate(calls[: MAX_CALLS - self._call_count]):
             raw = "" if number else text[begin : scanner.at]
-            reason = self._reason_to_reject(call, form, mark[0])
+            reason = self._reason_to_reject(call, problem, mark[0])
             self._add_call(call if reason is None else RejectedCall(raw, reason, call.name), raw)
         return scanner.at
 
-    def _reason_to_reject(self, call: WrittenCall, form: Form, mark: str) -> str | None:
-        if form.error:
-            return f"the call of {call.name} is not made: {form.error}"
+    def _is_marker_place(self, begin: int) -> bool:
+        """Whether a marker stands where a model makes a call, and not in a sentence about one."""
+        if self._next_marker is not None and (between := _BETWEEN_MARKERS.match(self._text, self._next_marker)):
+            self._next_marker = between.end()  # so that nothing is scanned twice
+        if begin == self._next_marker:
+            return True
+        return _MARKER_PLACE.search(self._text, max(0, begin - _MAX_PLACE_CHARS), begin) is not None
+
+    def _is_quoted(self, begin: int) -> bool:
+        """Whether a call in another form than that of the prompt stands in a quotation."""
+        is_quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin) is not None
+        return is_quoted or begin < self._quoted_until
+
+    def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
+        if problem:
+            return f"the call of {call.name} is not made: {problem}"
         if call.name not in self._tools.specs:
             return unknown_tool(call.name, self._tools.specs)
         return self._rejection(call, mark)
 
-    def _reject_unreadable(self, begin: int, tool: str, problem: str) -> int:
+    def _reject_unreadable(self, begin: int, tool: str, problem: str, *, is_only_problem: bool) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes."""
         text = self._text
         more = "; calls after it are not made" if has_call(text, begin + 1, len(text)) else ""
         subject = f"the call of {tool}" if tool else "a call"
         error = f"{subject} cannot be read: {problem}{more}"
         self._add_text(begin)
-        self._add_call(RejectedCall(text[begin:], error, tool or None, True), text[begin:])
-        self._rest_is_text, self._at = True, len(text)
+        self._add_call(RejectedCall(text[begin:], error, tool or None, is_only_problem), text[begin:])
+        self._at = len(text)
         return self._at
 
     def _add_false_start(self, parsed_chars: int) -> None:
@@ -248,7 +308,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     index = ToolIndex(tools)
     text = _HEAD.sub("", text, count=1).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    for candidate in (code, f"{MARKER_WORD}: {text}", text):
+    for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
         reader = CallReader(index, make_id=local_id)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]

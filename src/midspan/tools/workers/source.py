@@ -250,7 +250,7 @@ async def run_isolated(tool: Tool[..., Any], call: ToolCall, context: RunContext
     workers = _isolated.get(module) or _isolated_workers(module)
     listing = await workers.list_tools()
     if all(spec.name != tool.name for spec in listing):
-        message = f"not run: the module {module!r} has no tool {tool.name!r} with isolate=True at its top level"
+        message = f"{call.name} was not run: the module {module!r} has no such tool with isolate=True at its top level"
         return call.error_result(message, NOT_RUN)
     return await workers.call(call, context)
 
