@@ -72,7 +72,7 @@ class Server:
     ) -> None:
         self._behaviour, self._on_connection, self._context = behaviour, on_connection, context
         self.accepted, self.received, self.requests = 0, 0, list[Exchange]()
-        self._tasks = set[asyncio.Task[None]]()
+        self._tasks = dict[asyncio.Task[None], Exchange]()
         self._changed = asyncio.Condition()
         self.go_on = asyncio.Event()
         """What some behaviours wait for, so that a test decides when they strike."""
@@ -97,8 +97,9 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for task in tuple(self._tasks):
+        for task, exchange in tuple(self._tasks.items()):
             task.cancel()
+            exchange._writer.transport.abort()  # a task that has not started yet closes nothing
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -112,7 +113,9 @@ class Server:
     # A plain function: asyncio would log the end of a task that it started itself.
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        self._tasks.add(asyncio.ensure_future(self._serve(Exchange(self, reader, writer))))
+        exchange = Exchange(self, reader, writer)
+        task = asyncio.ensure_future(self._serve(exchange))
+        self._tasks[task] = exchange
 
     async def _serve(self, exchange: Exchange) -> None:
         await self._tell()
@@ -128,7 +131,7 @@ class Server:
             exchange._writer.transport.abort() if exchange._writer.is_closing() else exchange.close()
             task = asyncio.current_task()
             assert task is not None
-            self._tasks.discard(task)
+            self._tasks.pop(task)
             await self._tell()
 
     async def _tell(self) -> None:

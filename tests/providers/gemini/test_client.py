@@ -185,10 +185,10 @@ async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIter
             )
             await reader.readexactly(length)
             await behave(writer)
-            writer.close()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            writer.close()
             await connections.change(-1)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
