@@ -1,10 +1,13 @@
 """The HTTP server: valid and invalid requests, streams, connections, and starting and stopping."""
 
 import asyncio
+import gc
 import json
 import re
 import socket
 import threading
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +183,24 @@ def test_stopping_the_server_closes_connections_that_wait() -> None:
     waiting.join(BOUND)
     assert not waiting.is_alive()
     assert server.open_connections == 0
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(steps: int) -> None:
+    async def main() -> None:
+        async with LocalGemini() as server:
+            host, port = server.url.removeprefix("http://").split(":")
+            client = socket.create_connection((host, int(port)), timeout=BOUND)
+            for _ in range(steps):  # of the event loop, which accepts the connection in one of them
+                await asyncio.sleep(0)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert not caught
 
 
 def test_a_connection_that_the_client_closes_is_removed() -> None:

@@ -19,6 +19,7 @@ from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
 from tests.http.test_errors import everything_shown, run
+from tests.listening import listening
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUEST_METHOD")
 SECRET = "sesame-42"
@@ -53,22 +54,11 @@ class Proxy:
 
     def __init__(self, refuses: bytes = b"") -> None:
         self.asked, self.heads, self._refuses = list[str](), list[bytes](), refuses
-        self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
     async def running(self, context: ssl.SSLContext | None = None) -> AsyncIterator["Proxy"]:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._serve, ssl=context) as self.port:
             yield self
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

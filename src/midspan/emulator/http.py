@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from threading import Thread
@@ -197,6 +198,14 @@ class HttpServer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Stop listening and close every connection."""
         assert self._server is not None, "it was entered"
+        # Python 3.11 never closes a connection that it accepted just before `Server.close`. So accept no more, and wait
+        # for connections that have been accepted: the first step creates their transports, the second calls their
+        # connection_made.
+        with suppress(NotImplementedError):  # on Windows
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(2):
+            await asyncio.sleep(0)
         self._server.close()
         for task, transport in tuple(self._connections.items()):
             transport.abort()
