@@ -175,6 +175,35 @@ def test_leaving_a_tls_stream_early_closes_its_connection(certificate: Path, mon
     run(main())
 
 
+def test_certificates_of_ssl_cert_dir_are_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    shutil.copy(certificate, tmp_path / f"{name}.0")
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=tls(certificate)) as server, Transport() as transport:
+            assert (await transport.send(post(server.url))).status == 200
+
+    run(main())
+
+
+def test_connection_to_a_proxy_that_refuses_a_tunnel_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(misbehaving.response(b"", "407 Proxy Authentication Required"))
+
+    async def main() -> None:
+        async with Server(refuse) as proxy, Transport() as transport:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+            with pytest.raises(NetworkError, match="refused the connection with status 407"):
+                await transport.send(post("https://example.invalid/"))
+            await proxy.until_all_gone()
+
+    run(main())
+
+
 def test_unreadable_ssl_cert_file_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_bytes(b"")
 

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import os
+import socket
 import subprocess
 import sys
 import tracemalloc
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
-from midspan._http.messages import origin_of
+from midspan._http.messages import check_base_url, origin_of
 from midspan._http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from midspan.errors import (
     ConfigError,
@@ -465,3 +466,62 @@ def test_total_timeout_ends_a_stream_whose_reader_never_has_to_wait() -> None:
 
     with pytest.raises(RequestTimeoutError, match="total"):
         run(main())
+
+
+def test_unread_body_of_a_stream_is_not_part_of_the_next_response() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.echo) as server, Transport() as transport:
+            async with transport.stream(post(server.url, b"first")) as answer:
+                assert answer.status == 200
+            assert (await transport.send(post(server.url, b"second"))).body == b"second"
+            assert server.accepted == 1
+
+    run(main())
+
+
+def test_connections_have_keep_alive_probes() -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.answer) as server,
+            Transport() as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            sock = answer.connection.transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+
+    run(main())
+
+
+def test_transport_that_is_garbage_collected_closes_its_connections() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server:
+            transport = Transport()
+            await transport.send(post(server.url))
+            assert server.open == 1
+            del transport
+            gc.collect()
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", " https://host/v1/ ", "http://[::1]:1"])
+def test_base_url_is_returned_without_spaces_and_the_last_slash(url: str) -> None:
+    assert check_base_url(url) == url.strip().removesuffix("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["host", "ftp://host", "http://", "http://host:0", "http://host:x", "http://a b", "http://host/\0", "//host"]
+)
+def test_invalid_base_url_is_rejected(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not a valid base URL"):
+        check_base_url(url)
+
+
+@pytest.mark.parametrize("url", [f"http://user:{SECRET}@host/?key={SECRET}", f"http://user:{SECRET}@host/#part"])
+def test_base_url_with_a_query_or_fragment_is_rejected_without_its_secrets(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^'host/.*' is not a valid base URL") as caught:
+        check_base_url(url)
+    assert SECRET not in str(caught.value)

@@ -552,11 +552,3 @@ def test_a_recorded_agent_cannot_be_recorded_or_replayed_again(tmp_path: Path) -
     for wrap in (record, replay):
         with pytest.raises(ConfigError, match="already recorded or replayed"):
             wrap(recorded, tmp_path)
-
-
-def test_something_else_than_an_agent_cannot_be_recorded_or_replayed(tmp_path: Path) -> None:
-    record(agent_of(), tmp_path).run_sync("go")
-    number: Any = 5
-    for wrap in (record, replay):
-        with pytest.raises(ConfigError, match="expected an agent, got 5"):
-            wrap(number, tmp_path)

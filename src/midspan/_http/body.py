@@ -24,7 +24,9 @@ class Decoder:
             if self._inflate is None or self._inflate.eof:
                 if not data:
                     return b""
-                self._inflate = zlib.decompressobj(self._window_bits(data))
+                # Deflated data comes with or without the zlib header; 47 finds out whether it is that or gzip.
+                is_bare = self.coding == "deflate" and data[0] & 0x0F != 8
+                self._inflate = zlib.decompressobj(-15 if is_bare else 47)
             piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)
             data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
             if piece or not data:
@@ -34,11 +36,6 @@ class Decoder:
         """Raise an error if the compressed data ended too early."""
         if self._inflate is not None and not self._inflate.eof:
             raise zlib.error("truncated")
-
-    def _window_bits(self, data: bytes) -> int:
-        if self.coding == "gzip":
-            return 31
-        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both
 
 
 class Event(Struct, frozen=True, gc=False):

@@ -155,8 +155,7 @@ def _closed_error(origin: str) -> NetworkError:
 async def _open_socket(connection: HttpProtocol, address: Address, place: str) -> None:
     loop = asyncio.get_running_loop()
     options: dict[str, Any] = {"ssl": await asyncio.to_thread(tls_context)} if address.tls else {}
-    is_ip_address = ":" in address.host or address.host.rpartition(".")[2].isdigit()
-    if not is_ip_address and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
+    if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
     with _network_errors(place):
         await loop.create_connection(lambda: connection, address.host, address.port, **options)

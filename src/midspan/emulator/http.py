@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
+from http.client import responses
 from threading import Thread
 from typing import Annotated, Self, cast
 
@@ -17,8 +17,6 @@ from msgspec import Meta, Struct
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
-
-_MAX_REQUEST_BYTES = 2**28
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -62,7 +60,7 @@ def reply(body: bytes, status: int = 200, content_type: str = JSON) -> Reply:
 
 def head(status: int, content_type: str, framing: str) -> bytes:
     """Return the head of a reply; `framing` is the header that says how the end of the body is found."""
-    reason = "Client Closed Request" if status == 499 else HTTPStatus(status).phrase
+    reason = responses.get(status, "")
     return f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\n{framing}\r\n\r\n".encode()
 
 
@@ -98,21 +96,15 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:
             return  # the bytes after an invalid request cannot be understood
-        self._size += len(data)
         try:
-            if self._size > _MAX_REQUEST_BYTES:
-                raise HttpParserError("the request is too large")
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._is_invalid = True
-            is_upgrade = isinstance(error, HttpParserUpgrade)
-            message = "protocol upgrades are not supported" if is_upgrade else f"not valid HTTP: {error}"
-            self._received.put_nowait(reply(message.encode(), 400, "text/plain"))
+            self._received.put_nowait(reply(f"not valid HTTP: {error!r}".encode(), 400, "text/plain"))
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._size = 0
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -221,7 +213,7 @@ class HttpServer:
 
     def _serve(self, started: Future[None]) -> None:
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner() as runner:  # before the coroutine, which would never be awaited if this fails
                 runner.run(self._run(started))
         except BaseException as error:
             if started.done():

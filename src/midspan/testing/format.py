@@ -17,7 +17,7 @@ from midspan._types.exchange import ModelResponse, PartEvent, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import CodecError, ConfigError, MidspanError, ProviderError, RunError
+from midspan.errors import ConfigError, MidspanError, ProviderError, RunError
 
 FORMAT: Final = 5
 """The version of the format that is written and read."""
@@ -113,15 +113,7 @@ class EndLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="en
 Line = RunLine | ToolsLine | ExchangeLine | CallLine | EndLine
 
 
-def encode(value: Any) -> bytes:
-    """Encode a line, or any other value that has documents of a provider, as JSON."""
-    try:
-        return _encode(value)
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise CodecError(f"cannot record a value that is not JSON serializable: {error}") from error
-
-
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 
 
