@@ -32,6 +32,13 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
 
 
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_an_unknown_cache_is_not_found(method: str) -> None:
+    with LocalGemini() as server:
+        reply = send(server.url, method, "/v1beta/cachedContents/x", {"ttl": "60s"})
+        assert (reply.status, reply.message) == (403, "CachedContent not found (or permission denied)")
+
+
 def test_vertex_has_its_own_names_and_messages() -> None:
     with LocalGemini() as server:
         body = {**MADE, "model": "projects/p/locations/l/publishers/google/models/gemini-3.5-flash"}

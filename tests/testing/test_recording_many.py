@@ -195,6 +195,15 @@ def test_directory_that_cannot_be_written_is_reported_before_the_model_is_asked(
     assert not provider.requests
 
 
+def test_other_files_do_not_change_the_numbers_of_recordings(tmp_path: Path) -> None:
+    (tmp_path / "run-old.jsonl").write_bytes(b"")
+    for number in (1, 2, 9_999_999, 10_000_000):
+        if number == 9_999_999:
+            (tmp_path / "run-9999998.jsonl").write_bytes(b"")
+        record(Agent(ScriptedProvider(["Yes."])), tmp_path).run_sync("Is it cold?")
+        assert (tmp_path / f"run-{number:05}.jsonl").exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 def test_only_the_owner_can_read_recordings(tmp_path: Path) -> None:
     record(Agent(ScriptedProvider(["yes"])), tmp_path / "deep" / "down").run_sync("go")
