@@ -122,8 +122,8 @@ def test_single_error_can_be_marked_as_not_retryable() -> None:
 
 def test_error_that_is_not_retryable_ends_the_attempts_with_a_note() -> None:
     error = AuthenticationError("the key was revoked")
-    assert outcome(Attempts([*failures(2), error]), VirtualClock()) is error
-    assert error.__notes__ == ["failed after 3 attempts"]
+    assert outcome(Attempts([*failures(1), error]), VirtualClock()) is error
+    assert error.__notes__ == ["failed after 2 attempts"]
 
 
 @pytest.mark.parametrize(("chance", "slept"), [(0.0, 38.2), (0.5, 38.7)])

@@ -155,7 +155,8 @@ def _closed_error(origin: str) -> NetworkError:
 async def _open_socket(connection: HttpProtocol, address: Address, place: str) -> None:
     loop = asyncio.get_running_loop()
     options: dict[str, Any] = {"ssl": await asyncio.to_thread(tls_context)} if address.tls else {}
-    if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
+    is_ip_address = ":" in address.host or address.host.rpartition(".")[2].isdigit()
+    if not is_ip_address and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
     with _network_errors(place):
         await loop.create_connection(lambda: connection, address.host, address.port, **options)
@@ -166,7 +167,7 @@ async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
     name = f"the proxy for {route.origin}"
     response = await tunnel.exchange(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
     assert response is not None, "a new connection is not stale"
-    if not 200 <= response.status < 300:
+    if response.status // 100 != 2:
         error = NetworkError(f"{name} refused the connection with status {response.status}")
         error.retryable = response.status >= 500
         raise error

@@ -154,6 +154,7 @@ class Replayer:
 
     def exchange(self, model: str, request: ModelRequest) -> ExchangeLine:
         """Return the recorded exchange with this request."""
+        self.finish()
         path, exchanges = str(self.recording.path), self.recording.exchanges
         self._turn += 1
         if self._turn > len(exchanges):
