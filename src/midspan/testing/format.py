@@ -130,15 +130,12 @@ class Recording(Struct, eq=False):
 
 def read_recordings(path: Path) -> list[Recording]:
     """Read the recordings of a directory in the order of their start, or the single one at this path."""
-    files = recordings_in(path) if path.is_dir() else [path] if path.is_file() else []
+    in_directory = sorted(path.glob("run-*.jsonl"), key=lambda file: (len(file.name), file.name))
+    files = [path] if path.is_file() else in_directory
     if not files:
         command = f"midspan ask --record {str(path)!r}"
         raise ConfigError(f"no runs are recorded in {str(path)!r}; use record(agent, directory), or {command}")
     return [read_recording(file) for file in files]
-
-
-def recordings_in(directory: Path) -> list[Path]:
-    return sorted(directory.glob("run-*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
 def read_recording(path: Path) -> Recording:

@@ -32,7 +32,6 @@ from midspan.testing.format import (
     RunLine,
     ToolsLine,
     encode,
-    recordings_in,
 )
 from midspan.testing.masking import SecretMasker
 from midspan.tools.source import ToolSource
@@ -103,7 +102,7 @@ class RecordingWriter:
 def _create(directory: Path, data: bytes) -> Path:
     """Create a recording that starts with `data`, under the next free number."""
     directory.mkdir(parents=True, exist_ok=True)
-    numbers = [path.stem.removeprefix("run-") for path in recordings_in(directory)]
+    numbers = (path.stem.removeprefix("run-") for path in directory.iterdir())
     number = max((int(number) for number in numbers if number.isdecimal()), default=0)
     while True:
         number += 1
