@@ -82,7 +82,6 @@ class _Connection(asyncio.Protocol):
         self._received: asyncio.Queue[Request | Reply] = asyncio.Queue()
         """Requests, and the reply to bytes that are not a request."""
         self._is_invalid = False
-        self.on_message_begin()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
