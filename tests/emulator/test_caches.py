@@ -25,7 +25,9 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         assert send(server.url, "PATCH", path, {"ttl": "60s"}).status == 200
         clock._now += 59
         request = {"contents": [user("Hi.")], "cachedContent": name}
-        assert ask(server.url, request, "gemini-3.5-flash").status == 200
+        reply = ask(server.url, request, "gemini-3.5-flash")
+        assert reply.parts[0]["text"] == "You said: Hi."
+        assert reply.json["usageMetadata"]["cachedContentTokenCount"] < reply.json["usageMetadata"]["promptTokenCount"]
         clock._now += 2
         assert ask(server.url, request, "gemini-3.5-flash").status == 403
         assert send(server.url, "GET", path).message == "CachedContent not found (or permission denied)"

@@ -244,6 +244,13 @@ def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
 
 
+def test_requests_are_logged_without_their_query(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "midspan.emulator")
+    with LocalGemini(["Hello."], faults="0:status_503") as server:
+        send(server.url, "POST", f"{PATH}?key=sesame", b'{"contents": {"parts": {"text": "Hi."}}}', {})
+    assert caplog.messages == [f"POST {PATH}, 40 bytes", "injected status_503"]
+
+
 def test_the_server_has_its_last_requests_errors_and_faults() -> None:
     with LocalGemini(["Hello."], faults="1:status_503") as server:
         ask(server.url, HI)
