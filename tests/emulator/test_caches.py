@@ -25,11 +25,20 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         assert send(server.url, "PATCH", path, {"ttl": "60s"}).status == 200
         clock._now += 59
         request = {"contents": [user("Hi.")], "cachedContent": name}
-        assert ask(server.url, request, "gemini-3.5-flash").status == 200
+        reply = ask(server.url, request, "gemini-3.5-flash")
+        assert reply.parts[0]["text"] == "You said: Hi."
+        assert reply.json["usageMetadata"]["cachedContentTokenCount"] < reply.json["usageMetadata"]["promptTokenCount"]
         clock._now += 2
         assert ask(server.url, request, "gemini-3.5-flash").status == 403
         assert send(server.url, "GET", path).message == "CachedContent not found (or permission denied)"
         assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_an_unknown_cache_is_not_found(method: str) -> None:
+    with LocalGemini() as server:
+        reply = send(server.url, method, "/v1beta/cachedContents/x", {"ttl": "60s"})
+        assert (reply.status, reply.message) == (403, "CachedContent not found (or permission denied)")
 
 
 def test_vertex_has_its_own_names_and_messages() -> None:

@@ -1,10 +1,13 @@
 """The HTTP server: valid and invalid requests, streams, connections, and starting and stopping."""
 
 import asyncio
+import gc
 import json
 import re
 import socket
 import threading
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +59,9 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
         b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}",
         b"GET / ZZZZ\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"a" * 900_000,
     ],
 )
-def test_an_invalid_request_is_rejected_and_the_connection_closed(
-    data: bytes, echo: LocalGemini, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "_MAX_REQUEST_BYTES", 500_000)
+def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, echo: LocalGemini) -> None:
     assert raw(echo.url, data).startswith(b"HTTP/1.1 400 ")
 
 
@@ -182,6 +181,24 @@ def test_stopping_the_server_closes_connections_that_wait() -> None:
     assert server.open_connections == 0
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(steps: int) -> None:
+    async def main() -> None:
+        async with LocalGemini() as server:
+            host, port = server.url.removeprefix("http://").split(":")
+            client = socket.create_connection((host, int(port)), timeout=BOUND)
+            for _ in range(steps):  # of the event loop, which accepts the connection in one of them
+                await asyncio.sleep(0)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert not caught
+
+
 def test_a_connection_that_the_client_closes_is_removed() -> None:
     with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
         place = server.url.removeprefix("http://").split(":")
@@ -227,13 +244,18 @@ def test_the_url_of_an_ipv6_address_has_brackets() -> None:
     assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
 
 
+def test_requests_are_logged_without_their_query(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "midspan.emulator")
+    with LocalGemini(["Hello."], faults="0:status_503") as server:
+        send(server.url, "POST", f"{PATH}?key=sesame", b'{"contents": {"parts": {"text": "Hi."}}}', {})
+    assert caplog.messages == [f"POST {PATH}, 40 bytes", "injected status_503"]
+
+
 def test_the_server_has_its_last_requests_errors_and_faults() -> None:
     with LocalGemini(["Hello."], faults="1:status_503") as server:
         ask(server.url, HI)
         ask(server.url, HI)
         ask(server.url, {})
-        ask(server.url, {"contents": [user("word " * 100_000)]})
         assert json.loads(server.requests[0].body) == HI
-        assert [len(request.body) for request in server.requests][-2:] == [2, 65_536]
         assert ["contents is not specified" in error.message for error in server.errors] == [True]
         assert list(map(str, server.injected)) == ["1:status_503"]

@@ -4,8 +4,11 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import asdict
 
 from midspan.emulator import LocalGemini
+from midspan.emulator.gemini.models import rules_of
+from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import (
     DEVELOPER,
     VERTEX,
@@ -480,12 +483,6 @@ RULES = [
         with_tools(tools("g", {"name": "f", "parametersJsonSchema": LARGE_SCHEMA}), **choice("ANY", "g")),
     ),
     Rule(
-        "behavior outside of Live",
-        with_tools(tools({"name": "f", "behavior": "NON_BLOCKING"})),
-        "tools[0].function_declarations[0].behavior: behavior is only supported by",
-        with_tools(tools({"name": "f", "behavior": "BEHAVIOR_UNSPECIFIED"})),
-    ),
-    Rule(
         "empty signature",
         contents(user("Hi."), model(calling(signature="")), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",
@@ -704,6 +701,37 @@ def test_adjacent_model_contents_are_one_turn(echo: LocalGemini) -> None:
         assert ask(echo.url, call_then_text, name).status == 200, name
 
 
+@pytest.mark.parametrize(
+    ("name", "api", "amount"),
+    [
+        ("gemini-1.0-pro", Api.DEVELOPER, 1),
+        ("gemini-1.5-flash", Api.DEVELOPER, 8),
+        ("gemini-2.5-flash", Api.DEVELOPER, 8),
+        ("gemini-2.5-flash-image", Api.DEVELOPER, 1),
+        ("gemini-3-flash-preview", Api.DEVELOPER, 1),
+        ("gemini-3-flash-preview", Api.VERTEX, 8),
+    ],
+)
+def test_the_number_of_candidates_depends_on_the_family(name: str, api: Api, amount: int) -> None:
+    assert rules_of(name, api).max_candidates == amount
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gemini-2.0-flash", "joins_user_contents accepts_unanswered_calls accepts_prefill rejects_thinking"),
+        ("gemini-2.5-flash", "joins_user_contents accepts_prefill sends_signatures"),
+        ("gemini-2.5-flash-image", "joins_user_contents accepts_prefill rejects_thinking"),
+        ("gemini-3-flash-preview", "accepts_prefill sends_ids sends_signatures requires_signatures"),
+        ("gemini-3-pro-image", "accepts_prefill sends_ids"),
+        ("gemini-3.5-flash", "sends_ids sends_signatures requires_signatures"),
+        ("gemini-3.7-flash", "sends_ids sends_signatures requires_signatures checks_ids"),
+    ],
+)
+def test_the_rules_depend_on_the_family(name: str, expected: str) -> None:
+    assert {field for field, value in asdict(rules_of(name)).items() if value is True} == set(expected.split())
+
+
 def test_candidates_cannot_be_streamed(echo: LocalGemini) -> None:
     assert stream(echo.url, config(candidateCount=2), OLD).status == 400
     assert stream(echo.url, config(candidateCount=1), OLD).status == 200
@@ -830,6 +858,21 @@ def test_tokens_are_counted_of_known_fields_only(echo: LocalGemini) -> None:
     assert send(echo.url, "POST", path, {**HI, "systemInstruction": user("Be brief.")}).status == 200
     rejected = send(echo.url, "POST", path, {**HI, "toolConfig": {}})
     assert (rejected.status, 'Unknown name "toolConfig"' in rejected.message) == (400, True)
+
+
+def test_methods_of_unknown_models_are_not_found(echo: LocalGemini) -> None:
+    for method, path in (
+        ("GET", "/v1beta/models/x"),
+        ("POST", DEVELOPER.format("x", "countTokens")),
+        ("POST", DEVELOPER.format("x", "embedContent")),
+        ("POST", "/v1beta/tunedModels/x:generateContent"),
+    ):
+        assert send(echo.url, method, path, HI).status == 404, path
+
+
+def test_invalid_functions_are_not_counted(echo: LocalGemini) -> None:
+    reply = send(echo.url, "POST", DEVELOPER.format(NEW, "countTokens"), with_tools(tools("1")))
+    assert (reply.status, "Invalid function name" in reply.message) == (400, True)
 
 
 def test_a_call_counts_fewer_tokens_than_a_file(echo: LocalGemini) -> None:

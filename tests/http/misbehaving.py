@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.bounds import BOUND
+from tests.listening import listening
 
 
 class Exchange:
@@ -72,14 +73,10 @@ class Server:
     ) -> None:
         self._behaviour, self._on_connection, self._context = behaviour, on_connection, context
         self.accepted, self.received, self.requests = 0, 0, list[Exchange]()
-        self._tasks = dict[asyncio.Task[None], Exchange]()
+        self.open = 0
         self._changed = asyncio.Condition()
         self.go_on = asyncio.Event()
         """What some behaviours wait for, so that a test decides when they strike."""
-
-    @property
-    def open(self) -> int:
-        return len(self._tasks)
 
     @property
     def url(self) -> str:
@@ -87,20 +84,14 @@ class Server:
         return f"{scheme}://127.0.0.1:{self.port}/v1/models/m:generateContent"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", 0, ssl=self._context, backlog=2048, limit=2**20
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = listening(self._accept, ssl=self._context, backlog=2048, limit=2**20)
+        self.port = await self._listening.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
-        for task, exchange in tuple(self._tasks.items()):
-            task.cancel()
-            exchange._writer.transport.abort()  # a task that has not started yet closes nothing
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listening.__aexit__(kind, error, trace)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait for something that the next connection, request or farewell may bring about."""
@@ -108,14 +99,12 @@ class Server:
             await self._changed.wait_for(is_so)
 
     async def until_all_gone(self) -> None:
-        await self.until(lambda: not self._tasks)
+        await self.until(lambda: not self.open)
 
-    # A plain function: asyncio would log the end of a task that it started itself.
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
         self.accepted += 1
-        exchange = Exchange(self, reader, writer)
-        task = asyncio.ensure_future(self._serve(exchange))
-        self._tasks[task] = exchange
+        self.open += 1
+        return self._serve(Exchange(self, reader, writer))
 
     async def _serve(self, exchange: Exchange) -> None:
         await self._tell()
@@ -129,9 +118,7 @@ class Server:
             pass
         finally:
             exchange._writer.transport.abort() if exchange._writer.is_closing() else exchange.close()
-            task = asyncio.current_task()
-            assert task is not None
-            self._tasks.pop(task)
+            self.open -= 1
             await self._tell()
 
     async def _tell(self) -> None:

@@ -19,6 +19,7 @@ from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
 from tests.http.test_errors import everything_shown, run
+from tests.listening import listening
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUEST_METHOD")
 SECRET = "sesame-42"
@@ -53,22 +54,11 @@ class Proxy:
 
     def __init__(self, refuses: bytes = b"") -> None:
         self.asked, self.heads, self._refuses = list[str](), list[bytes](), refuses
-        self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
     async def running(self, context: ssl.SSLContext | None = None) -> AsyncIterator["Proxy"]:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._serve, ssl=context) as self.port:
             yield self
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -181,6 +171,35 @@ def test_leaving_a_tls_stream_early_closes_its_connection(certificate: Path, mon
             async with transport.stream(post(server.url)) as answer:
                 await anext(answer)
             await server.until_all_gone()
+
+    run(main())
+
+
+def test_certificates_of_ssl_cert_dir_are_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    shutil.copy(certificate, tmp_path / f"{name}.0")
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=tls(certificate)) as server, Transport() as transport:
+            assert (await transport.send(post(server.url))).status == 200
+
+    run(main())
+
+
+def test_connection_to_a_proxy_that_refuses_a_tunnel_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(misbehaving.response(b"", "407 Proxy Authentication Required"))
+
+    async def main() -> None:
+        async with Server(refuse) as proxy, Transport() as transport:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+            with pytest.raises(NetworkError, match="refused the connection with status 407"):
+                await transport.send(post("https://example.invalid/"))
+            await proxy.until_all_gone()
 
     run(main())
 

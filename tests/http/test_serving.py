@@ -4,9 +4,9 @@ import pytest
 
 from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
 
-LOCAL = AllowedOrigins.of(LOOPBACK_HOSTS, LOOPBACK_ORIGINS)
-PUBLIC = AllowedOrigins.of(["API.example", "db.example:81"], ["https://chat.example/"])
-ANYONE = AllowedOrigins.of(["*"], ["*"])
+LOCAL = LOOPBACK_HOSTS, LOOPBACK_ORIGINS
+PUBLIC = ("API.example", "db.example:81", "[::2]:81"), ("https://chat.example/",)
+ANYONE = ("*",), ("*",)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,12 @@ ANYONE = AllowedOrigins.of(["*"], ["*"])
         (PUBLIC, "db.example:81", None, None),
         (PUBLIC, "db.example", None, "host"),
         (PUBLIC, "localhost", None, "host"),
+        (PUBLIC, "[::2]:81", None, None),
+        (PUBLIC, "[::2]", None, "host"),
         (ANYONE, "", "null", None),
     ],
 )
 def test_hosts_and_origins_must_be_allowed(
-    allowed: AllowedOrigins, host: str, origin: str | None, refused: str | None
+    allowed: tuple[tuple[str, ...], tuple[str, ...]], host: str, origin: str | None, refused: str | None
 ) -> None:
-    assert allowed.refused_header(host, origin) == refused
+    assert AllowedOrigins.of(*allowed).refused_header(host, origin) == refused

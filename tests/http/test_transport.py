@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import os
+import socket
 import subprocess
 import sys
 import tracemalloc
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
-from midspan._http.messages import origin_of
+from midspan._http.messages import check_base_url, origin_of
 from midspan._http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from midspan.errors import (
     ConfigError,
@@ -21,7 +22,7 @@ from midspan.errors import (
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
-from tests.http.test_errors import PATIENT, run
+from tests.http.test_errors import run
 
 SECRET = "sesame-42"
 
@@ -76,14 +77,15 @@ def test_headers_of_the_caller_replace_the_defaults() -> None:
 
 def test_interim_responses_are_skipped() -> None:
     async def hesitate(exchange: Exchange) -> None:
-        await exchange.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
-        await misbehaving.answer(exchange)
+        interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+        await exchange.send(interim + misbehaving.response(b'{"ok": true}'))
 
     async def main() -> None:
         async with Server(hesitate) as server, Transport() as transport:
             for _ in range(2):
                 answer = await transport.send(post(server.url))
                 assert (answer.status, answer.body) == (200, b'{"ok": true}')
+                assert answer.head.startswith(b"HTTP/1.1 200 OK")
             assert server.accepted == 1
 
     run(main())
@@ -467,50 +469,60 @@ def test_total_timeout_ends_a_stream_whose_reader_never_has_to_wait() -> None:
         run(main())
 
 
-def test_requests_that_wait_for_a_connection_slot_do_not_time_out() -> None:
-    async def slowly(exchange: Exchange) -> None:
-        nonlocal peak
-        peak = max(peak, exchange.server.open)
-        time_passes(BOUND / 50)
-        await misbehaving.answer(exchange)
-
+def test_unread_body_of_a_stream_is_not_part_of_the_next_response() -> None:
     async def main() -> None:
-        short = Timeouts(connect=BOUND / 4, first_byte=BOUND / 4, total=BOUND / 4)
-        async with Server(slowly) as server, Transport(short, max_connections=2) as transport:
-            answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(40)))
-            assert len(answers) == 40
+        async with Server(misbehaving.echo) as server, Transport() as transport:
+            async with transport.stream(post(server.url, b"first")) as answer:
+                assert answer.status == 200
+            assert (await transport.send(post(server.url, b"second"))).body == b"second"
+            assert server.accepted == 1
 
-    peak = 0
     run(main())
-    assert peak == 2
 
 
-def test_connection_slot_is_released_after_errors_cancellation_and_early_exit() -> None:
-    async def main() -> None:
-        async with Server(misbehaving.drip) as server, Transport(Timeouts(total=0.2), max_connections=1) as transport:
-            for _ in range(3):
-                with pytest.raises(NetworkError):
-                    await transport.send(post(f"http://127.0.0.1:{port}/"))
-                with pytest.raises(NetworkError):
-                    await transport.send(post(server.url))
-                task = asyncio.create_task(transport.send(post(server.url)))
-                await asyncio.sleep(0.01)
-                task.cancel()
-                async with transport.stream(post(server.url), PATIENT) as answer:
-                    await anext(answer)
-
-    with misbehaving.refusing_port() as port:
-        run(main())
-
-
-def test_body_above_the_limit_releases_its_connection_slot() -> None:
+def test_connections_have_keep_alive_probes() -> None:
     async def main() -> None:
         async with (
-            Server(misbehaving.endless(b"{")) as server,
-            Transport(max_connections=1, max_body_bytes=2**16) as transport,
+            Server(misbehaving.answer) as server,
+            Transport() as transport,
+            transport.stream(post(server.url)) as answer,
         ):
-            for _ in range(3):
-                with pytest.raises(MalformedResponseError):
-                    await transport.send(post(server.url))
+            sock = answer.connection.transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
 
     run(main())
+
+
+def test_transport_that_is_garbage_collected_closes_its_connections() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server:
+            transport = Transport()
+            await transport.send(post(server.url))
+            assert server.open == 1
+            del transport
+            gc.collect()
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", " https://host/v1/ ", "http://[::1]:1"])
+def test_base_url_is_returned_without_spaces_and_the_last_slash(url: str) -> None:
+    assert check_base_url(url) == url.strip().removesuffix("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["host", "ftp://host", "http://", "http://host:0", "http://host:x", "http://a b", "http://host/\0", "//host"]
+)
+def test_invalid_base_url_is_rejected(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not a valid base URL"):
+        check_base_url(url)
+
+
+@pytest.mark.parametrize("url", [f"http://user:{SECRET}@host/?key={SECRET}", f"http://user:{SECRET}@host/#part"])
+def test_base_url_with_a_query_or_fragment_is_rejected_without_its_secrets(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^'host/.*' is not a valid base URL") as caught:
+        check_base_url(url)
+    assert SECRET not in str(caught.value)

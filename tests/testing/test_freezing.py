@@ -141,6 +141,22 @@ def test_wrong_agent_name_is_rejected(folder: Path, agent: Any) -> None:
         freeze(folder, agent=agent)
 
 
+@pytest.mark.parametrize(
+    ("agent", "imported", "parameter"),
+    [
+        ("a.b:bot", "from a.b import bot as agent\n", "same()"),
+        ("a:agent", "from a import agent\n", "same()"),
+        (None, "from midspan import Agent\n", "same(agent: Agent)"),
+    ],
+)
+def test_frozen_test_imports_the_agent_or_uses_a_fixture(
+    folder: Path, agent: str | None, imported: str, parameter: str
+) -> None:
+    source = freeze(folder, agent=agent)
+    assert imported in source
+    assert parameter in source
+
+
 def test_freeze_command_prints_the_test(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,18 +180,28 @@ def test_missing_or_empty_directory_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_invalid_file_name_is_reported(name: str) -> None:
     agent = Agent(ScriptedProvider([]))
-    for use in (lambda: replay(agent, name), lambda: freeze(name), lambda: record(agent, name)):
-        with pytest.raises(ConfigError, match=r"no runs are recorded|cannot record into|cannot read the recording"):
+    for use in (lambda: replay(agent, name), lambda: freeze(name), lambda: record(agent, name).run_sync("go")):
+        with pytest.raises(ConfigError, match=r"no runs are recorded|cannot (read|write) the recording"):
             use()
 
 
-def test_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    agent = Agent(ScriptedProvider([]))
+def test_directory_that_cannot_be_written_is_reported_before_the_model_is_asked(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["Yes."])
     file = tmp_path / "file"
     file.write_text("")
     for place in (file, file / "inside", Path("/proc/nowhere")):
-        with pytest.raises(ConfigError, match=r"^cannot record into '.*': "):
-            record(agent, place)
+        with pytest.raises(ConfigError, match=r"^cannot write the recording '.*': "):
+            record(Agent(provider), place).run_sync("go")
+    assert not provider.requests
+
+
+def test_other_files_do_not_change_the_numbers_of_recordings(tmp_path: Path) -> None:
+    (tmp_path / "run-old.jsonl").write_bytes(b"")
+    for number in (1, 2, 9_999_999, 10_000_000):
+        if number == 9_999_999:
+            (tmp_path / "run-9999998.jsonl").write_bytes(b"")
+        record(Agent(ScriptedProvider(["Yes."])), tmp_path).run_sync("Is it cold?")
+        assert (tmp_path / f"run-{number:05}.jsonl").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")

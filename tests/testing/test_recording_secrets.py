@@ -292,6 +292,12 @@ ORDINARY_VARIABLES = {
 }
 
 
+def test_secret_in_json_in_a_string_is_masked() -> None:
+    masker = SecretMasker(['sword"fish'], environment={})
+    assert masker.mask('{"a": "sword\\"fish", "b": "\\\\"}') == '{"a": "[masked]", "b": "\\\\"}'
+    assert masker.mask("{x: \\d}") == "{x: \\d}"
+
+
 def test_overlapping_secrets_are_masked_completely() -> None:
     masker = SecretMasker(["mask", "swordfish-7", "swordfish"], environment={})
     assert masker.mask("swordfish-7 swordfish mask") == "[masked] [masked] [masked]"

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 
 _MAX_DECODED_PIECE = 2**18
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"id", b"retry")
 
 
@@ -25,7 +24,9 @@ class Decoder:
             if self._inflate is None or self._inflate.eof:
                 if not data:
                     return b""
-                self._inflate = zlib.decompressobj(self._window_bits(data))
+                # Deflated data comes with or without the zlib header; 47 finds out whether it is that or gzip.
+                is_bare = self.coding == "deflate" and data[0] & 0x0F != 8
+                self._inflate = zlib.decompressobj(-15 if is_bare else 47)
             piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)
             data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
             if piece or not data:
@@ -35,11 +36,6 @@ class Decoder:
         """Raise an error if the compressed data ended too early."""
         if self._inflate is not None and not self._inflate.eof:
             raise zlib.error("truncated")
-
-    def _window_bits(self, data: bytes) -> int:
-        if self.coding == "gzip":
-            return 31
-        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -63,7 +59,6 @@ class EventStream:
         self._lines: list[bytes] = []
         self._name = ""
         self._stray = False
-        self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
         if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
@@ -81,9 +76,6 @@ class EventStream:
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []
-        if self._at_start:
-            self._at_start = False
-            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
             field, _, value = line.partition(b":")

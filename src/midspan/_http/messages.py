@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from midspan.errors import ConfigError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+LENGTH_HEADERS = ("content-length", "transfer-encoding")
 _LINE_END = b"\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

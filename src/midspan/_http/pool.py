@@ -11,15 +11,12 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
 from midspan._http.protocol import NEVER, READ_BUFFER_BYTES, HttpProtocol, timed_out
 from midspan._http.routes import Address, Route, tls_context
 from midspan.errors import MidspanError, NetworkError
-
-if TYPE_CHECKING:
-    from midspan._http.transport import HttpStream
 
 _MAX_ROUTES = 256
 _HAPPY_EYEBALLS_SECONDS = 0.25
@@ -35,10 +32,8 @@ class Pool:
     guard: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
-    def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int) -> None:
         self.process = os.getpid()
-        self.slots = None if max_connections is None else asyncio.Semaphore(max_connections)
-        """One slot for each request that may be sent or whose response may be read at the same time."""
         self._loop = asyncio.get_running_loop()
         self._max_body_bytes = max_body_bytes
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
@@ -46,30 +41,25 @@ class Pool:
         self._connections: set[HttpProtocol] = set()
         self._connecting: set[asyncio.Timeout] = set()
         self._read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
-        self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
-    async def send(self, request: HttpRequest, timeouts: Timeouts, stream: "HttpStream | None" = None) -> HttpResponse:
-        """Send a request and return the response.
+    async def send(self, request: HttpRequest, timeouts: Timeouts, *, whole: bool) -> tuple[HttpProtocol, HttpResponse]:
+        """Send a request and return the response and its connection.
 
-        For a `stream` the response has only a head; the stream reads the body from `connection` and releases it.
+        Unless `whole`, the response has only a head; the caller reads the body from the connection and releases it.
         """
-        connection = response = None
+        connection = None
         try:
             route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
             data = route.encode(request)
             started = self._loop.time()
-            if idle:
-                connection = idle.pop()
-                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
+            connection = idle.pop() if idle else await self._connect(route, idle, timeouts, started)
+            response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
             if response is None:
                 connection = await self._connect(route, idle, timeouts, started)
-                response = await connection.exchange(route.origin, data, timeouts, started, whole=stream is None)
-            assert connection is not None, "one of the two sent the request"
-            assert response is not None, "a new connection is not stale"
-            if stream is not None:
-                stream.connection = connection
-            return response
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+                assert response is not None, "a new connection is not stale"
+            return connection, response
         except BaseException as error:
             if connection is not None:
                 connection.release()
@@ -134,22 +124,20 @@ class Pool:
     async def _open(self, route: Route, connection: HttpProtocol) -> None:
         """Connect to the server of a route, through its proxy if it has one."""
         server, proxy = route.server, route.proxy
-        if self._tls is None and (server.tls or (proxy is not None and proxy.tls)):
-            self._tls = await asyncio.to_thread(tls_context)
         place = f"{server.host}:{server.port}"
         if proxy is None:
-            await _open_socket(connection, server, self._tls, place)
+            await _open_socket(connection, server, place)
         elif not server.tls:
-            await _open_socket(connection, proxy, self._tls, _PROXY)
+            await _open_socket(connection, proxy, _PROXY)
         else:
-            assert self._tls is not None, "it was loaded above"
             tunnel = HttpProtocol([], self._read_buffer, 0, self._connections.discard)
-            await _open_socket(tunnel, proxy, self._tls, _PROXY)
+            await _open_socket(tunnel, proxy, _PROXY)
             try:
                 await _request_tunnel(tunnel, route)
+                tls = await asyncio.to_thread(tls_context)
                 with _network_errors(place):
                     transport = await self._loop.start_tls(
-                        tunnel.transport, connection, self._tls, server_hostname=server.host
+                        tunnel.transport, connection, tls, server_hostname=server.host
                     )
             except BaseException:
                 tunnel.transport.abort()
@@ -164,9 +152,9 @@ def _closed_error(origin: str) -> NetworkError:
     return error
 
 
-async def _open_socket(connection: HttpProtocol, address: Address, tls: ssl.SSLContext | None, place: str) -> None:
+async def _open_socket(connection: HttpProtocol, address: Address, place: str) -> None:
     loop = asyncio.get_running_loop()
-    options: dict[str, Any] = {"ssl": tls} if address.tls else {}
+    options: dict[str, Any] = {"ssl": await asyncio.to_thread(tls_context)} if address.tls else {}
     is_ip_address = ":" in address.host or address.host.rpartition(".")[2].isdigit()
     if not is_ip_address and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
@@ -179,7 +167,7 @@ async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
     name = f"the proxy for {route.origin}"
     response = await tunnel.exchange(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
     assert response is not None, "a new connection is not stale"
-    if not 200 <= response.status < 300:
+    if response.status // 100 != 2:
         error = NetworkError(f"{name} refused the connection with status {response.status}")
         error.retryable = response.status >= 500
         raise error

@@ -20,7 +20,7 @@ from typing import Literal, Self
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from midspan._http.body import Decoder
-from midspan._http.messages import HttpResponse, Timeouts, find_header
+from midspan._http.messages import LENGTH_HEADERS, HttpResponse, Timeouts, find_header
 from midspan.errors import (
     IncompleteResponseError,
     MalformedResponseError,
@@ -41,7 +41,6 @@ _MAX_BUFFERED_BYTES = 2**18
 """Unread bytes above which the connection stops reading; also the limit for a head, trailers and chunk extensions."""
 _COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")
 """Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
-_LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 Stage = Literal["connect", "first_byte", "between_bytes", "total"]
 
@@ -61,7 +60,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_is_read_paused", "_is_stale", "_keep_alive",
+        "_buffered", "_chunks", "_decoder", "_due", "_head", "_idle", "_is_stale", "_keep_alive",
         "_loop", "_max_body_bytes", "_on_lost", "_parser", "_poll", "_read_buffer", "_remaining", "_reused_at",
         "_stage", "_status", "_timeouts", "_timer", "_timer_due", "_total_due", "_waiter", "closed", "error", "is_idle",
         "is_pending", "on_body", "origin", "transport",
@@ -94,7 +93,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._poll: select.poll | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = NEVER
-        self._is_read_paused = self._keep_alive = False
+        self._keep_alive = False
         self._is_stale = False
         """Whether the server closed the connection while it was idle, and so has not seen the request."""
 
@@ -172,10 +171,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if chunks:
             piece = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             chunks.clear()
-            self._buffered = 0
-            if self._is_read_paused:
-                self._is_read_paused = False
+            if self._buffered > _MAX_BUFFERED_BYTES:
                 self.transport.resume_reading()
+            self._buffered = 0
         if self._decoder is not None:
             piece = self._decode(self._decoder, piece)
         self._remaining -= len(piece)
@@ -290,17 +288,15 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if self._buffered > _MAX_BUFFERED_BYTES and self.is_pending:
             if not self._chunks:
                 self.fail(self._malformed("its head or trailers are too large"))
-            elif not self._is_read_paused:
-                self._is_read_paused = True
+            else:
                 self.transport.pause_reading()
         if self._status and (waiter := self._waiter) is not None and not waiter.done():
             waiter.set_result(None)
 
     def eof_received(self) -> None:
-        if self.is_pending and self._status and not any(find_header(self._head, name) for name in _LENGTH_HEADERS):
+        if self.is_pending and self._status and not any(find_header(self._head, name) for name in LENGTH_HEADERS):
             self.is_pending = False  # nothing else ends a body without a length
             self._wake()
-        self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc)

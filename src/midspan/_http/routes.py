@@ -13,13 +13,11 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from midspan._http.messages import DEFAULT_PORTS, HttpRequest, origin_of
+from midspan._http.messages import DEFAULT_PORTS, LENGTH_HEADERS, HttpRequest, origin_of
 from midspan._version import VERSION
 from midspan.errors import ConfigError
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_FRAMING_HEADERS = ("content-length", "transfer-encoding")
-"""Headers that describe the length of the body, which only the transport knows."""
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
 
@@ -79,7 +77,7 @@ class Route:
         return f"CONNECT {self._host_and_port} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
 
     def _encode(self, headers: Mapping[str, str]) -> bytes:
-        headers = {name: value for name, value in headers.items() if name.lower() not in _FRAMING_HEADERS}
+        headers = {name: value for name, value in headers.items() if name.lower() not in LENGTH_HEADERS}
         names = {name.lower() for name in headers}
         defaults = {name: value for name, value in self._defaults.items() if name.lower() not in names}
         lines = [f"{name}: {value}" for name, value in {**headers, **defaults}.items()]
@@ -106,9 +104,9 @@ def _parse(url: str) -> tuple[SplitResult, Address]:
 
 
 def _credentials(header: str, parts: SplitResult) -> dict[str, str]:
-    if parts.username is None and parts.password is None:
+    if parts.username is None:
         return {}
-    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return {header: "Basic " + b64encode(pair.encode()).decode()}
 
 

@@ -24,20 +24,12 @@ __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 class Transport:
     """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
-    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
-    fill the memory.
+    `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can fill the
+    memory.
     """
 
-    def __init__(
-        self,
-        timeouts: Timeouts | None = None,
-        *,
-        max_connections: int | None = None,
-        max_body_bytes: int = 256 * 2**20,
-    ) -> None:
+    def __init__(self, timeouts: Timeouts | None = None, *, max_body_bytes: int = 256 * 2**20) -> None:
         self._timeouts = timeouts or Timeouts()
-        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
         self._pools: _Pools = {}
         weakref.finalize(self, _drop_all, self._pools)
@@ -45,11 +37,8 @@ class Transport:
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
         # A coroutine, because its frame keeps the transport, and with it the pool, until the response is there.
-        pool = self._pools.get(asyncio.get_running_loop()) or self.pool()
-        if pool.slots is None:
-            return await pool.send(request, timeouts or self._timeouts)
-        async with pool.slots:
-            return await pool.send(request, timeouts or self._timeouts)
+        _, response = await self.pool().send(request, timeouts or self._timeouts, whole=True)
+        return response
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
@@ -60,7 +49,6 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. Later requests open new ones."""
-        _forget_closed_loops(self._pools)
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             await pool.guard.aclose()
@@ -72,8 +60,10 @@ class Transport:
         if pool is None:
             from midspan._http.pool import Pool
 
-            _forget_closed_loops(self._pools)
-            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
+            for other in tuple(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
+            pool = self._pools[loop] = Pool(self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             _run_without_waiting(anext(pool.guard))
         return pool
@@ -103,20 +93,9 @@ class HttpStream:
 
     async def __aenter__(self) -> Self:
         pool = self._transport.pool()
-        self._slots = pool.slots
-        if self._slots is not None:
-            await self._slots.acquire()
-        try:
-            response = await pool.send(self._request, self._timeouts, self)
-        except BaseException:
-            self._release_slot()
-            raise
+        self.connection, response = await pool.send(self._request, self._timeouts, whole=False)
         self.status, self.head = response.status, response.head
         return self
-
-    def _release_slot(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
 
     def __aiter__(self) -> Self:
         return self
@@ -129,7 +108,6 @@ class HttpStream:
         return b"".join([piece async for piece in self])
 
     async def __aexit__(self, *_: object) -> None:
-        self._release_slot()
         self.connection.release()
         del self.connection  # its next response belongs to another request
 
@@ -152,18 +130,12 @@ async def _close_with_loop(pools: _Pools, loop: asyncio.AbstractEventLoop) -> As
             await pool.close()
 
 
-def _forget_closed_loops(pools: _Pools) -> None:
-    for loop in tuple(pools):
-        if loop.is_closed():
-            pools.pop(loop, None)
-
-
 def _drop_all(pools: _Pools) -> None:
-    _forget_closed_loops(pools)
     while pools:
         loop, pool = pools.popitem()
-        if pool.process != os.getpid():
-            continue  # a forked child must not touch the sockets and the selector of its parent
+        # A forked child must not touch the sockets and the selector of its parent.
+        if loop.is_closed() or pool.process != os.getpid():
+            continue
         if loop.is_running():  # perhaps in another thread
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(_drop, pool)

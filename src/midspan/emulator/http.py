@@ -5,8 +5,9 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
+from http.client import responses
 from threading import Thread
 from typing import Annotated, Self, cast
 
@@ -16,8 +17,6 @@ from msgspec import Meta, Struct
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
-
-_MAX_REQUEST_BYTES = 2**28
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -61,7 +60,7 @@ def reply(body: bytes, status: int = 200, content_type: str = JSON) -> Reply:
 
 def head(status: int, content_type: str, framing: str) -> bytes:
     """Return the head of a reply; `framing` is the header that says how the end of the body is found."""
-    reason = "Client Closed Request" if status == 499 else HTTPStatus(status).phrase
+    reason = responses.get(status, "")
     return f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\n{framing}\r\n\r\n".encode()
 
 
@@ -83,7 +82,6 @@ class _Connection(asyncio.Protocol):
         self._received: asyncio.Queue[Request | Reply] = asyncio.Queue()
         """Requests, and the reply to bytes that are not a request."""
         self._is_invalid = False
-        self.on_message_begin()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -97,21 +95,15 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:
             return  # the bytes after an invalid request cannot be understood
-        self._size += len(data)
         try:
-            if self._size > _MAX_REQUEST_BYTES:
-                raise HttpParserError("the request is too large")
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._is_invalid = True
-            is_upgrade = isinstance(error, HttpParserUpgrade)
-            message = "protocol upgrades are not supported" if is_upgrade else f"not valid HTTP: {error}"
-            self._received.put_nowait(reply(message.encode(), 400, "text/plain"))
+            self._received.put_nowait(reply(f"not valid HTTP: {error!r}".encode(), 400, "text/plain"))
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._size = 0
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -197,6 +189,14 @@ class HttpServer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Stop listening and close every connection."""
         assert self._server is not None, "it was entered"
+        # Python 3.11 never closes a connection that it accepted just before `Server.close`. So accept no more, and wait
+        # for connections that have been accepted: the first step creates their transports, the second calls their
+        # connection_made.
+        with suppress(NotImplementedError):  # on Windows
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(2):
+            await asyncio.sleep(0)
         self._server.close()
         for task, transport in tuple(self._connections.items()):
             transport.abort()
@@ -212,7 +212,7 @@ class HttpServer:
 
     def _serve(self, started: Future[None]) -> None:
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner() as runner:  # before the coroutine, which would never be awaited if this fails
                 runner.run(self._run(started))
         except BaseException as error:
             if started.done():

@@ -17,7 +17,7 @@ from midspan._types.exchange import ModelResponse, PartEvent, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import CodecError, ConfigError, MidspanError, ProviderError, RunError
+from midspan.errors import ConfigError, MidspanError, ProviderError, RunError
 
 FORMAT: Final = 5
 """The version of the format that is written and read."""
@@ -113,15 +113,7 @@ class EndLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="en
 Line = RunLine | ToolsLine | ExchangeLine | CallLine | EndLine
 
 
-def encode(value: Any) -> bytes:
-    """Encode a line, or any other value that has documents of a provider, as JSON."""
-    try:
-        return _encode(value)
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise CodecError(f"cannot record a value that is not JSON serializable: {error}") from error
-
-
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 
 
@@ -138,15 +130,12 @@ class Recording(Struct, eq=False):
 
 def read_recordings(path: Path) -> list[Recording]:
     """Read the recordings of a directory in the order of their start, or the single one at this path."""
-    files = recordings_in(path) if path.is_dir() else [path] if path.is_file() else []
+    in_directory = sorted(path.glob("run-*.jsonl"), key=lambda file: (len(file.name), file.name))
+    files = [path] if path.is_file() else in_directory
     if not files:
         command = f"midspan ask --record {str(path)!r}"
         raise ConfigError(f"no runs are recorded in {str(path)!r}; use record(agent, directory), or {command}")
     return [read_recording(file) for file in files]
-
-
-def recordings_in(directory: Path) -> list[Path]:
-    return sorted(directory.glob("run-*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
 def read_recording(path: Path) -> Recording:

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields, replace
 
 from midspan.providers.auth import secrets_in_use
-from midspan.testing.format import ToolsLine
+from midspan.testing.format import ToolsLine, encode
 
 MASK = "[masked]"
 
@@ -102,10 +102,10 @@ def _mask_json(data: bytes, mask_text: Callable[[str], str]) -> bytes:
     def mask_token(match: re.Match[bytes]) -> bytes:
         token = match[0]
         if token[:1] != b'"':
-            return _encode(MASK) if mask_text(token.decode()) == MASK else token
+            return encode(MASK) if mask_text(token.decode()) == MASK else token
         text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
         masked = mask_text(text)
-        return token if masked == text else _encode(masked)
+        return token if masked == text else encode(masked)
 
     return _STRING_OR_NUMBER.sub(mask_token, data)
 
@@ -115,9 +115,6 @@ def _mask_text(text: str, known: re.Pattern[str]) -> str:
     if "\\" in text and text[:1] in ("{", "[", '"'):  # JSON in a string, where secrets are escaped twice
         text = _mask_json(text.encode(), lambda inner: _mask_text(inner, known)).decode()
     return text
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:

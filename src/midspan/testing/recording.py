@@ -18,7 +18,7 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.testing.format import (
     FORMAT,
@@ -32,7 +32,6 @@ from midspan.testing.format import (
     RunLine,
     ToolsLine,
     encode,
-    recordings_in,
 )
 from midspan.testing.masking import SecretMasker
 from midspan.tools.source import ToolSource
@@ -47,13 +46,7 @@ def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
-    masker = SecretMasker(secrets)
-    path = Path(directory)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: no directory can have this name
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
+    path, masker = Path(directory), SecretMasker(secrets)
     return ObservedAgent(agent, lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
 
 
@@ -92,7 +85,7 @@ class RecordingWriter:
             if self._path is None:
                 self._path = _create(self._directory, self._encode(self._run))
             _append(self._path, self._encode(line))
-        except (OSError, MidspanError) as error:
+        except (OSError, TypeError, ValueError, RecursionError) as error:  # the last three: it is not JSON
             path = str(self._path or self._directory)
             sentence = f"cannot write the recording {path!r}: {getattr(error, 'strerror', None) or error}"
             self._error = ConfigError(sentence)
@@ -108,7 +101,8 @@ class RecordingWriter:
 
 def _create(directory: Path, data: bytes) -> Path:
     """Create a recording that starts with `data`, under the next free number."""
-    numbers = [path.stem.removeprefix("run-") for path in recordings_in(directory)]
+    directory.mkdir(parents=True, exist_ok=True)
+    numbers = (path.stem.removeprefix("run-") for path in directory.iterdir())
     number = max((int(number) for number in numbers if number.isdecimal()), default=0)
     while True:
         number += 1
@@ -191,8 +185,6 @@ class ObservedAgent(Agent):
         wrap_provider: Callable[[Provider, Any], Provider],
         wrap_tools: Callable[[ToolSource, Any], ToolSource],
     ) -> None:
-        if not isinstance(agent, Agent):
-            raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
             raise ConfigError("this agent is already recorded or replayed; pass the agent that it was made of")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns

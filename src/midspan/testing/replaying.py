@@ -1,6 +1,5 @@
 """`replay`: an agent whose runs are answered from recordings; `freeze`: a test that replays them."""
 
-import logging
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -35,9 +34,7 @@ from midspan.testing.format import (
 from midspan.testing.masking import MASK
 from midspan.testing.recording import ObservedAgent
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import WrapperSource
-
-_log = logging.getLogger("midspan.testing")
+from midspan.tools.wrap import WrapperSource, list_source
 
 
 def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output]:
@@ -174,8 +171,7 @@ class Replayer:
         lines = [line for line in self._calls if line.call.name == call.name]
         lines.sort(key=lambda line: line.call.id != call.id)
         now = comparable(call.arguments)
-        recorded = [comparable(line.call.arguments) for line in lines]
-        differences = [diff(arguments, now, ("arguments",)) for arguments in recorded]
+        differences = [diff(comparable(line.call.arguments), now, ("arguments",)) for line in lines]
         if None in differences:
             line = lines[differences.index(None)]
             self._calls.remove(line)
@@ -216,11 +212,7 @@ class ReplayedTools(WrapperSource):
 
     async def list_tools(self) -> ToolListing:
         """The tools of the source; if it cannot be reached, those of the recording."""
-        try:
-            listing = await super().list_tools()
-        except Exception as error:  # noqa: BLE001 - a source is foreign code
-            _log.info("cannot list the tools, using those of the recording: %s", error)
-            return ToolListing(self._replayer.recording.tools)
+        listing = await list_source(self.source)
         return ToolListing(self._replayer.recording.tools) if listing.unavailable else listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
@@ -268,8 +260,7 @@ def _is_same(recorded: Any, now: Any) -> bool:
 
 def _describe(recorded: Any, now: Any, steps: Steps) -> str:
     if isinstance(recorded, str) and isinstance(now, str) and max(len(recorded), len(now)) > MAX_QUOTED_CHARS:
-        pairs = enumerate(zip_longest(recorded, now))
-        position = next(index for index, (before, after) in pairs if before != after)
+        position = next(index for index, (before, after) in enumerate(zip_longest(recorded, now)) if before != after)
         start = max(0, position - MAX_QUOTED_CHARS // 4)
         recorded, now = (f"…{text[start:]}" if start else text for text in (recorded, now))
     values = ["nothing" if value is _NOTHING else quoted(value) for value in (recorded, now)]

@@ -25,6 +25,7 @@ from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
+from tests.listening import listening
 from tests.streaming import listen, pieces_of
 from tests.virtual_clock import VirtualClock
 
@@ -191,11 +192,8 @@ async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIter
             writer.close()
             await connections.change(-1)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
-    finally:
-        server.close()
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}", connections
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -14,6 +14,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan.tools import MCPServer
 from midspan.tools.mcp.protocols import ProtocolCache
 from tests.bounds import BOUND
+from tests.listening import listening
 
 pytestmark = pytest.mark.requirement("MC-02")
 
@@ -131,15 +132,14 @@ async def session_lost(server: RawServer, message: Any, headers: Any, writer: as
 @asynccontextmanager
 async def connected(bad: Answer) -> AsyncGenerator[tuple[RawServer, MCPServer], None]:
     raw = RawServer(bad)
-    listener = await asyncio.start_server(raw.handle, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
-    source = MCPServer(url=url, name="raw", protocol_cache=ProtocolCache(), timeout=BOUND)
-    try:
-        async with asyncio.timeout(BOUND * 2):
-            yield raw, source
-    finally:
-        await source.aclose()
-        listener.close()
+    async with listening(raw.handle) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        source = MCPServer(url=url, name="raw", protocol_cache=ProtocolCache(), timeout=BOUND)
+        try:
+            async with asyncio.timeout(BOUND * 2):
+                yield raw, source
+        finally:
+            await source.aclose()
 
 
 def call_twice(bad: Answer, first: str = "bad") -> tuple[ToolResult, ToolResult, RawServer]:

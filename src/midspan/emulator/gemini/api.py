@@ -132,7 +132,4 @@ def invalid_json(violations: Sequence[tuple[str, str]]) -> ApiError:
 
 def error_page(status: int) -> bytes:
     """The HTML with which a front end answers, instead of the API."""
-    return (
-        f"<!DOCTYPE html>\n<html lang=en>\n<title>Error {status}!!1</title>\n"
-        f"<p><b>{status}.</b> <ins>That is an error.</ins>\n"
-    ).encode()
+    return f"<!DOCTYPE html>\n<title>Error {status}!!1</title>\n".encode()

@@ -38,7 +38,6 @@ _INVALID_PARAMETER = (
     "Invalid parameter name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9) or "
     "underscores (_), with a maximum length of 64."
 )
-_DEFAULT_BEHAVIORS = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
 _STRING_FORMATS = (None, "", "enum", "date-time")
 _BUILTIN_TOOLS = tuple(
     name for name in Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
@@ -157,23 +156,17 @@ def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -
     for name in (parameters and parameters.properties) or ():
         if not _PARAMETER.fullmatch(name):
             yield f"{path}.parameters.properties[{name[:80]}]", _INVALID_PARAMETER
-    if declaration.behavior not in _DEFAULT_BEHAVIORS:
-        yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
 
 
 def _either_schema_errors(schema: Schema | None, json_schema: Any, path: str, api: Api) -> Iterator[tuple[str, str]]:
     """Yield the errors of a schema that is in one of two fields; `path` is the one for the subset of OpenAPI."""
     json_path = f"{path.removesuffix('_schema')}_json_schema"
-    if _is_set(json_schema) and not isinstance(json_schema, dict):
+    if json_schema is not UNSET and not isinstance(json_schema, dict):
         yield json_path, "must be a JSON object"
     if schema is not None:
         yield from _schema_errors(schema, path, api)
-        if _is_set(json_schema):
+        if json_schema is not UNSET:
             yield json_path, f"must not be set when {path.rpartition('.')[2]} is set"
-
-
-def _is_set(value: Any) -> bool:
-    return value is not UNSET and value is not None
 
 
 def parameters_of(declaration: FunctionDeclaration) -> Any:
@@ -182,7 +175,7 @@ def parameters_of(declaration: FunctionDeclaration) -> Any:
 
 
 def schema_of(schema: Schema | None, json_schema: Any) -> Any:
-    return json_schema if _is_set(json_schema) else to_plain(schema)
+    return to_plain(schema) if json_schema is UNSET else json_schema
 
 
 def _schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:

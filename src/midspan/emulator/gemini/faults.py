@@ -3,7 +3,7 @@
 import random
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -108,26 +108,12 @@ class FaultPlan(Struct, frozen=True):
 
 
 def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
-    """Leave out faults and make the others milder as long as `fails` stays true.
-
-    Print the result; `FaultPlan.parse` reads it.
-    """
-    while (smaller := next(filter(fails, _smaller(plan.faults)), None)) is not None:
-        plan = smaller
+    """Leave out every fault without which `fails` stays true. Print the result; `FaultPlan.parse` reads it."""
+    for index in range(len(plan.faults)):
+        smaller = FaultPlan(plan.faults[:index] + plan.faults[index + 1 :])
+        if fails(smaller):
+            return shrink(smaller, fails)
     return plan
-
-
-def _smaller(faults: tuple[Fault, ...]) -> Iterator[FaultPlan]:
-    for index in range(len(faults)):
-        yield FaultPlan(faults[:index] + faults[index + 1 :])
-    for index, fault in enumerate(faults):
-        for milder in (
-            replace(fault, at=0, chunk=0),
-            replace(fault, at=max(0, fault.at - 1), chunk=max(0, fault.chunk - 1)),
-            replace(fault, seconds=fault.seconds // 2 if fault.seconds > 1 else fault.seconds, size=fault.size // 2),
-        ):
-            if milder != fault:
-                yield FaultPlan((*faults[:index], milder, *faults[index + 1 :]))
 
 
 def _quota(quota_id: str) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 
 _MAX_LOG_ENTRIES = 256
-_MAX_LOGGED_BYTES = 65_536
 
 _log = logging.getLogger("midspan.emulator")
 
@@ -62,7 +61,7 @@ class LocalGemini(HttpServer):
         clock = Clock() if clock is None else clock
         super().__init__(self._handle, host=host, port=port, clock=clock)
         self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
-        """The last requests; the end of a large body is missing."""
+        """The last requests."""
         self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
         """The last errors that were sent, without injected ones."""
         self.injected: list[Fault] = []
@@ -77,7 +76,7 @@ class LocalGemini(HttpServer):
         self._generated = count().__next__
 
     async def _handle(self, request: Request) -> Reply:
-        self.requests.append(replace(request, body=request.body[:_MAX_LOGGED_BYTES]))
+        self.requests.append(request)
         _log.info("%s %s, %s bytes", request.method, request.target.partition("?")[0], f"{len(request.body):,}")
         try:
             return await self._reply(request)

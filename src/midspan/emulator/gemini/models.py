@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -78,7 +77,6 @@ class ModelRules(Struct, frozen=True, kw_only=True):
         return self.capabilities.api
 
 
-@lru_cache(maxsize=256)
 def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> ModelRules:
     """Return what is known of a model; an unknown one is treated like the newest."""
     name = model.rsplit("/", 1)[-1].lower()
