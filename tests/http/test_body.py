@@ -21,6 +21,7 @@ def events(*pieces: bytes) -> list[Event]:
         (b"id: 7\nretry: 3\ndata: a\n\n", [b"a"]),
         (b"data\ndata: a\n\n", [b"\na"]),
         (b": keep-alive\n\ndata: a\n\n", [b"a"]),
+        (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: a\n\n\n\n\n", [b"a"]),
         (b"data: a", [b"a"]),
         (b"data: a\n", [b"a"]),

@@ -255,3 +255,17 @@ def test_closing_the_transport_ends_a_pending_connection() -> None:
                 await request
 
     run(main())
+
+
+def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server:
+            transport = Transport(PATIENT, max_connections=1)
+            requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
+            await server.until(lambda: bool(server.requests))
+            await transport.aclose()
+            ended = await asyncio.gather(*requests, return_exceptions=True)
+            assert all(isinstance(error, NetworkError) and "the client was closed" in str(error) for error in ended)
+            assert len(server.requests) == 1
+
+    run(main())

@@ -8,6 +8,7 @@ import pytest
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan.errors import (
     AuthenticationError,
+    ConfigError,
     IncompleteResponseError,
     InvalidRequestError,
     MalformedResponseError,
@@ -262,3 +263,8 @@ def test_system_clock_gives_time_and_random_numbers() -> None:
     assert clock.monotonic() <= clock.monotonic()
     assert all(0 <= clock.random() < 1 for _ in range(100))
     asyncio.run(clock.sleep(0))
+
+
+def test_policy_without_attempts_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="max_attempts must be at least 1, got 0"):
+        RetryPolicy(max_attempts=0)

@@ -22,7 +22,7 @@ from midspan.errors import (
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
-from tests.http.test_errors import run
+from tests.http.test_errors import PATIENT, run
 
 SECRET = "sesame-42"
 
@@ -526,3 +526,52 @@ def test_base_url_with_a_query_or_fragment_is_rejected_without_its_secrets(url: 
     with pytest.raises(ConfigError, match=r"^'host/.*' is not a valid base URL") as caught:
         check_base_url(url)
     assert SECRET not in str(caught.value)
+
+
+def test_requests_that_wait_for_a_connection_slot_do_not_time_out() -> None:
+    async def slowly(exchange: Exchange) -> None:
+        nonlocal peak
+        peak = max(peak, exchange.server.open)
+        time_passes(BOUND / 50)
+        await misbehaving.answer(exchange)
+
+    async def main() -> None:
+        short = Timeouts(connect=BOUND / 4, first_byte=BOUND / 4, total=BOUND / 4)
+        async with Server(slowly) as server, Transport(short, max_connections=2) as transport:
+            answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(40)))
+            assert len(answers) == 40
+
+    peak = 0
+    run(main())
+    assert peak == 2
+
+
+def test_connection_slot_is_released_after_errors_cancellation_and_early_exit() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.drip) as server, Transport(Timeouts(total=0.2), max_connections=1) as transport:
+            for _ in range(3):
+                with pytest.raises(NetworkError):
+                    await transport.send(post(f"http://127.0.0.1:{port}/"))
+                with pytest.raises(NetworkError):
+                    await transport.send(post(server.url))
+                task = asyncio.create_task(transport.send(post(server.url)))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                async with transport.stream(post(server.url), PATIENT) as answer:
+                    await anext(answer)
+
+    with misbehaving.refusing_port() as port:
+        run(main())
+
+
+def test_body_above_the_limit_releases_its_connection_slot() -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.endless(b"{")) as server,
+            Transport(max_connections=1, max_body_bytes=2**16) as transport,
+        ):
+            for _ in range(3):
+                with pytest.raises(MalformedResponseError):
+                    await transport.send(post(server.url))
+
+    run(main())

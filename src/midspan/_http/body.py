@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 _MAX_DECODED_PIECE = 2**18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"id", b"retry")
 
 
@@ -59,6 +60,7 @@ class EventStream:
         self._lines: list[bytes] = []
         self._name = ""
         self._stray = False
+        self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
         if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
@@ -76,6 +78,9 @@ class EventStream:
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []
+        if self._at_start:
+            self._at_start = False
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
             field, _, value = line.partition(b":")

@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
@@ -32,8 +32,10 @@ class Pool:
     guard: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
         self.process = os.getpid()
+        self.slots = nullcontext() if max_connections is None else asyncio.Semaphore(max_connections)
+        """Entered while a request is sent and its response is read."""
         self._loop = asyncio.get_running_loop()
         self._max_body_bytes = max_body_bytes
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from midspan._types.texts import count_noun
-from midspan.errors import ProviderError
+from midspan.errors import ConfigError, ProviderError
 
 
 class Clock:
@@ -35,6 +35,10 @@ class RetryPolicy(Struct, frozen=True):
     max_delay_seconds: float = 60.0
     max_seconds: float = 600.0
     """No attempt starts later than this after the first one."""
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ConfigError(f"max_attempts must be at least 1, got {self.max_attempts}")
 
 
 class RetryState(Struct):

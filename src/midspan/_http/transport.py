@@ -9,7 +9,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
@@ -24,12 +24,20 @@ __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 class Transport:
     """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can fill the
-    memory.
+    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
+    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
+    fill the memory.
     """
 
-    def __init__(self, timeouts: Timeouts | None = None, *, max_body_bytes: int = 256 * 2**20) -> None:
+    def __init__(
+        self,
+        timeouts: Timeouts | None = None,
+        *,
+        max_connections: int | None = None,
+        max_body_bytes: int = 256 * 2**20,
+    ) -> None:
         self._timeouts = timeouts or Timeouts()
+        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
         self._pools: _Pools = {}
         weakref.finalize(self, _drop_all, self._pools)
@@ -37,7 +45,9 @@ class Transport:
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
         # A coroutine, because its frame keeps the transport, and with it the pool, until the response is there.
-        _, response = await self.pool().send(request, timeouts or self._timeouts, whole=True)
+        pool = self.pool()
+        async with pool.slots:
+            _, response = await pool.send(request, timeouts or self._timeouts, whole=True)
         return response
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
@@ -63,7 +73,7 @@ class Transport:
             for other in tuple(self._pools):
                 if other.is_closed():
                     self._pools.pop(other, None)
-            pool = self._pools[loop] = Pool(self._max_body_bytes)
+            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             _run_without_waiting(anext(pool.guard))
         return pool
@@ -93,7 +103,10 @@ class HttpStream:
 
     async def __aenter__(self) -> Self:
         pool = self._transport.pool()
-        self.connection, response = await pool.send(self._request, self._timeouts, whole=False)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(pool.slots)
+            self.connection, response = await pool.send(self._request, self._timeouts, whole=False)
+            self._slot = stack.pop_all()
         self.status, self.head = response.status, response.head
         return self
 
@@ -110,6 +123,7 @@ class HttpStream:
     async def __aexit__(self, *_: object) -> None:
         self.connection.release()
         del self.connection  # its next response belongs to another request
+        await self._slot.aclose()
 
 
 # A Transport may be used from many event loops, and nobody has to close it:

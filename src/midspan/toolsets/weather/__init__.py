@@ -73,7 +73,7 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
         base_url = check_base_url(url or os.environ.get(_URL_VARIABLE) or _DEFAULT_URL)
     except ConfigError as error:
         raise ConfigError(f"weather_tool, url=… or {_URL_VARIABLE}: {error}") from error
-    transport = Transport(Timeouts(connect=timeout, total=timeout), max_body_bytes=2**20)
+    transport = Transport(Timeouts(connect=timeout, total=timeout), max_connections=16, max_body_bytes=2**20)
     schemas = files(__package__)
 
     async def get_weather(arguments: dict[str, Any]) -> dict[str, Any]:
