@@ -30,8 +30,8 @@ from midspan.providers import (
     RestClient,
     status_error,
 )
-from midspan.providers.rest import Response, can_connect
-from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, refusing_port, response
+from midspan.providers.rest import Response
+from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
 from tests.virtual_clock import VirtualClock
 
@@ -261,12 +261,6 @@ def test_log_of_a_request_has_no_query_of_the_base_url(caplog: pytest.LogCapture
     assert "SECRET" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["retry", "transport"])
-def test_option_of_the_wrong_type_is_a_config_error(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} must be a .*, got 5"):
-        OpenAI(api_key="secret-key", **{name: 5})  # type: ignore[arg-type]
-
-
 def test_error_in_the_piece_with_the_first_items_is_retried() -> None:
     async def main() -> None:
         failing = b'data: {"n": 1}\n\nevent: error\ndata: {"type": "overloaded", "message": "later"}\n\n'
@@ -288,14 +282,3 @@ def test_end_of_an_unexpected_form_is_a_malformed_response() -> None:
 
     with pytest.raises(MalformedResponseError, match="unexpected form: 'choices'"):
         run(main())
-
-
-def test_whether_a_server_can_be_reached() -> None:
-    async def main() -> None:
-        async with Server(in_turn(response(b"ok"))) as server:
-            assert await asyncio.to_thread(can_connect, server.url, 5.0)
-
-    run(main())
-    with refusing_port() as port:
-        assert not can_connect(f"http://127.0.0.1:{port}", 5.0)
-    assert not can_connect("http://host:99999", 5.0)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from midspan._http.messages import DEFAULT_PORTS, HttpRequest, HttpResponse, check_base_url
+from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -63,9 +63,6 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         max_body_bytes: int | None = None,
     ) -> None:
-        for name, value, expected in (("transport", transport, Transport), ("retry", retry, RetryPolicy)):
-            if value is not None and not isinstance(value, expected):
-                raise ConfigError(f"{name} must be a {expected.__name__}, got {value!r:.80}")
         address, _, self._query = base_url.partition("?")
         self.base_url = check_base_url(address)
         self.service = service
@@ -205,19 +202,3 @@ class RestClient:
 
 def _last_items(reader: Reader) -> list[Any]:
     return list(reader.end())
-
-
-def can_connect(url: str, timeout: float) -> bool:
-    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
-    import socket
-    from urllib.parse import urlsplit
-
-    from midspan._http.routes import proxy_for
-
-    try:
-        parts = urlsplit(proxy_for(url) or url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
-        with socket.create_connection((parts.hostname or "", port), timeout):
-            return True
-    except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError
-        return False

@@ -19,7 +19,6 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, join_contents, part_of
 from midspan.providers.gemini.proto import READ_ERRORS
@@ -48,16 +47,13 @@ def message_encoder(capabilities: Capabilities) -> MessageEncoder:
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    contents: list[EncodedMessage] = []
-    previous: Message | None = None
+    turns: list[list[Message]] = []
     for message in messages:
-        if previous is not None and _is_one_turn(previous, message):
-            turns = join_turns(messages, _is_one_turn)
-            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
-        if content := encode_message(message, capabilities):
-            contents.append(content)
-        previous = message
-    return contents
+        if turns and _is_one_turn(turns[-1][-1], message):
+            turns[-1].append(message)
+        else:
+            turns.append([message])
+    return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -93,8 +89,7 @@ def _sent_bytes(value: Message | Part) -> Raw:
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
-    data = message.provider_data
-    sent = data.raw if data is not None and data.origin == ORIGIN and message.parts else NO_BYTES
+    sent = _sent_bytes(message) if message.parts else NO_BYTES
     if sent and not _needs_changes(message.parts, capabilities):
         return sent
     try:
