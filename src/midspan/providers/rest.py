@@ -186,7 +186,7 @@ class RestClient:
         shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
         # Without the query of the base URL, which may have a key.
         lines = [f"{method} {self.base_url}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
-        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked_text(body.decode(errors="replace")))
+        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked(body.decode(errors="replace")))
 
     async def _all_headers(self) -> HiddenValues:
         credentials = HiddenValues(await self._auth.headers())

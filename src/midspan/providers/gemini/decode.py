@@ -99,7 +99,7 @@ class Chunk(Struct, rename="camel", gc=False):
 class Signed(Struct, rename="camel", omit_defaults=True, gc=False):
     """The signature of a part."""
 
-    thought_signature: Any = None
+    thought_signature: str | None = None
 
 
 _read_chunk = msgspec.json.Decoder(Chunk).decode

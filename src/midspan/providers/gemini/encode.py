@@ -19,6 +19,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
+from midspan.providers.encoding import join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, join_contents, part_of
 from midspan.providers.gemini.proto import READ_ERRORS
@@ -47,13 +48,16 @@ def message_encoder(capabilities: Capabilities) -> MessageEncoder:
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    turns: list[list[Message]] = []
+    contents: list[EncodedMessage] = []
+    previous: Message | None = None
     for message in messages:
-        if turns and _is_one_turn(turns[-1][-1], message):
-            turns[-1].append(message)
-        else:
-            turns.append([message])
-    return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+        if previous is not None and _is_one_turn(previous, message):
+            turns = join_turns(messages, _is_one_turn)
+            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+        if content := encode_message(message, capabilities):
+            contents.append(content)
+        previous = message
+    return contents
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -130,9 +134,8 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     parts: list[Any] = []
     media: list[Any] = []
     for part in message.parts:
-        data = part.provider_data
-        if data is not None and data.origin == ORIGIN and data.raw:
-            encoded = _encode_sent_part(part, data.raw, capabilities)
+        if raw := _sent_bytes(part):
+            encoded = _encode_sent_part(part, raw, capabilities)
         elif is_from_gemini and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
         else:
@@ -190,9 +193,7 @@ def encode_blob(blob: Blob) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value, media = result.value, result.media if result.content else ()
-    if result.content:
-        value = result.model_value
+    value, media = (result.model_value, result.media) if result.content else (result.value, ())
     if result.is_error:
         value = value if isinstance(value, dict) and value.get("error") else {"error": value}
     elif not isinstance(value, dict):
@@ -210,7 +211,7 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
     """Return the encoder of the contents of a request, what stands before the contents, and what stands after them."""
     head = HEAD
-    if config.system and not capabilities.system_instruction and _cache_name(config) is None:
+    if config.system and not capabilities.system_instruction and not _cache_name(config):
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
     fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
     tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
@@ -225,24 +226,19 @@ def head_with(system: Any) -> bytes:
 def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
     """Return the config of a request as plain values; a cache holds them."""
     fields: dict[str, Any] = {}
-    cache = _cache_name(config)
-    if cache is not None:
+    if cache := _cache_name(config):
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
         fields["cachedContent"] = cache  # which holds the other three; the API rejects them beside it
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}
-        if config.tools:
-            fields["tools"] = _tools(config)
+        fields["tools"] = _tools(config)
         functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
         tool_config = tool_config_fields(functions, config.tool_choice, capabilities, has_builtins=config.has_builtins)
-        if tool_config:
-            fields["toolConfig"] = tool_config
-    generation = _generation_config(config, capabilities)
-    if generation:
-        fields["generationConfig"] = generation
-    return fields
+        fields["toolConfig"] = tool_config
+    fields["generationConfig"] = _generation_config(config, capabilities)
+    return {name: value for name, value in fields.items() if value}
 
 
 def _cache_name(config: RequestConfig) -> str | None:
@@ -384,10 +380,7 @@ _read_signature = msgspec.json.Decoder(Signed).decode
 def signature_of(part: Part) -> str | None:
     """Return the thought signature of a part that Gemini sent."""
     raw = _sent_bytes(part)
-    if not raw:
-        return None
     try:
-        signature = _read_signature(raw).thought_signature
+        return _read_signature(raw).thought_signature if raw else None
     except READ_ERRORS:
         return None
-    return signature if isinstance(signature, str) else None

@@ -7,7 +7,7 @@ import msgspec
 
 from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds
+from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds, read_body
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),
@@ -73,12 +73,7 @@ def _error(status: int, message: str, details: Any, delay: float | None) -> erro
 
 def _error_object(body: bytes) -> dict[str, Any]:
     """Return the error in a body; of a body that is no error of the API, its text as the message."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        document = None
-    if isinstance(document, list) and len(document) == 1:
-        document = document[0]
+    document = read_body(body)
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):
         return error
