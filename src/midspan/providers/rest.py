@@ -1,8 +1,4 @@
-"""A client for JSON APIs over HTTP: URLs, credentials, retries, and HTTP errors as exceptions of `midspan.errors`.
-
-Above are providers, which encode requests and decode responses; below is the HTTP transport. Services differ in
-`parse_error`, which the provider passes in.
-"""
+"""A client for JSON APIs over HTTP: URLs, credentials, retries, and HTTP errors as exceptions of `midspan.errors`."""
 
 import asyncio
 import logging

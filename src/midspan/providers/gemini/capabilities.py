@@ -1,7 +1,4 @@
-"""Facts about the models and the two APIs: what exists, what it accepts, and the names of its finish reasons.
-
-A model that is not known is treated like the newest ones. `profile_of` says the same in the terms of every provider.
-"""
+"""Facts about models and APIs: what they accept, names of finish reasons. Unknown models are like the newest ones."""
 
 import re
 from enum import StrEnum
@@ -30,8 +27,6 @@ MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits"""
 MAX_FILE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """The largest file that fits into a request, where it is base64, which adds a third."""
-
-
 _LEVELS: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
 
 

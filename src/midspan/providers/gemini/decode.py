@@ -1,7 +1,6 @@
-"""Gemini's responses as values of a run: pure functions from bytes to parts, messages and responses.
+"""Gemini's responses as parts, messages and responses, which keep the bytes of the server to send them back unchanged.
 
-Only the fields that a run needs are decoded; `wire` has all of them, and is loaded for parts that are not plain. Values
-keep the bytes of the server, so that these go back unchanged. `stream` reads the documents of a streamed response.
+Only the fields that a run needs are decoded; `wire` has all of them, and is loaded for parts that are not plain.
 """
 
 from collections import defaultdict, deque

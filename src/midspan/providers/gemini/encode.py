@@ -1,7 +1,6 @@
 """A request to Gemini as JSON, joined from pieces that were encoded once: the config, and each message.
 
-Above is the client, which sends the body. This module knows the model and the API only through `Capabilities`. What
-Gemini sent goes back unchanged; messages of another provider's model are encoded again.
+What Gemini sent goes back unchanged; messages of another provider's model are encoded again.
 """
 
 import logging
@@ -171,10 +170,7 @@ _PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse",
 
 
 def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
-    """Return a part that the user, a tool or another provider's model made.
-
-    Thoughts and opaque parts of another model mean nothing to Gemini and are left out.
-    """
+    """Return a part that Gemini did not make; None for thoughts and opaque parts, which mean nothing to Gemini."""
     if isinstance(part, ToolResult):
         return {"functionResponse": _encode_result(part, capabilities)}
     if isinstance(part, Text):
@@ -242,7 +238,7 @@ def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
 
 
 def _cache_name(config: RequestConfig) -> str | None:
-    """The context cache to use; without one Gemini caches long prefixes by itself."""
+    """Return the name of the context cache to use; without one Gemini caches long prefixes by itself."""
     return None if config.cache is None else config.cache.key
 
 

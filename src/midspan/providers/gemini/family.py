@@ -64,8 +64,8 @@ async def _check() -> Sequence[HealthCheck]:
         return [HealthCheck("problem", str(error))]
     if not _is_configured(os.environ):
         return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")]
-    keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
-    source = f"found a key in {' and in '.join(keys)}" if keys else "the environment selects Vertex"
+    keys = " and in ".join(name for name in KEY_VARIABLES if os.environ.get(name, "").strip())
+    source = f"found a key in {keys}" if keys else "the environment selects Vertex"
     list_once = partial(_list_models, retry=RetryPolicy(max_attempts=1))
     return [HealthCheck("ok", source), await check_connection(origin_of(address), list_once)]
 

@@ -1,7 +1,4 @@
-"""A streamed response: bytes in, model events out, and one response at the end.
-
-Above is the client, which feeds the bytes; below is `decode`, which says what a document means.
-"""
+"""A streamed response of Gemini: bytes in, model events out, and one response at the end."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,15 +23,10 @@ if TYPE_CHECKING:
 
 
 _Entry = tuple[Part, Raw]
-"""A part with its bytes."""
 
 
 class StreamDecoder:
-    """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
-
-    The accumulator numbers the events. Beside it this class keeps the bytes of each part, so that the message can go
-    back as the server sent it.
-    """
+    """Gets the bytes as they arrive; returns the events that they complete, and at the end the whole response."""
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
@@ -45,7 +37,7 @@ class StreamDecoder:
         self._contents: list[Raw] = []
         """The contents that have parts."""
         self._parts: list[_Entry | None] = []
-        """All parts in order. None stands for a call that is still open."""
+        """All parts with the bytes that go back to the server, in order. None is a call that is still open."""
         self._calls: dict[tuple[str, str, bytes], int] = {}
         """The positions of the calls among the parts, by id, name and arguments."""
         self._open: OpenCall | None = None
