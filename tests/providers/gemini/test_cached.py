@@ -255,3 +255,23 @@ def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:
     ) as asker:
         asker.run_sync("hi")
     assert server.made[0]["ttl"] == "2000000s"
+
+
+def test_number_of_caches_is_limited_and_expired_ones_do_not_count(server: Server) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        async with Cached(Gemini(api_key="k", base_url=server.url), ttl_seconds=100, clock=clock) as provider:
+
+            async def ask(number: int) -> str | None:
+                config = RequestConfig("gemini-3.8-flash", f"{number} {LONG}")
+                await provider.generate(ModelRequest(config, History([Message.user("go")])))
+                return server.asked()[-1].get("cachedContent")
+
+            names = [await ask(number) for number in range(33)]
+            assert names == [*(f"cachedContents/{number}" for number in range(1, 33)), None]
+            await clock.sleep(100)
+            assert await ask(32) == "cachedContents/33"
+
+    asyncio.run(main())
+    assert server.methods() == ["POST"] * 33 + ["DELETE"]

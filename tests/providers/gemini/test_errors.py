@@ -156,6 +156,9 @@ def test_malformed_error_details_are_ignored(details: Any) -> None:
         ({"code": 8}, errors.RateLimitError),
         ({"code": 14}, errors.ServerError),
         ({"status": "UNAUTHENTICATED", "code": 16}, errors.AuthenticationError),
+        ({"code": 400}, errors.InvalidRequestError),
+        ({"code": 400, "status": "UNAVAILABLE"}, errors.InvalidRequestError),
+        ({"code": 399}, errors.ServerError),
     ],
 )
 def test_rpc_status_names_and_numbers_are_understood(error: Any, kind: type[errors.ProviderError]) -> None:
