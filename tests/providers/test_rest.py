@@ -9,6 +9,7 @@ import pytest
 
 from midspan._http.messages import HttpResponse
 from midspan._http.retry import RetryPolicy
+from midspan._types.parts import Blob, Text, ToolResult
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
@@ -30,6 +31,7 @@ from midspan.providers import (
     RestClient,
     status_error,
 )
+from midspan.providers.encoding import result_parts
 from midspan.providers.rest import Response
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
@@ -282,3 +284,20 @@ def test_end_of_an_unexpected_form_is_a_malformed_response() -> None:
 
     with pytest.raises(MalformedResponseError, match="unexpected form: 'choices'"):
         run(main())
+
+
+@pytest.mark.parametrize(("status", "is_named"), [(299, False), (300, True), (399, True), (400, False)])
+def test_only_a_redirect_names_its_target(status: int, is_named: bool) -> None:
+    error = status_error(HttpResponse(status, b"HTTP/1.1 300 X\r\nlocation: https://new.example/x", b""), "no")
+    assert ("https://new.example/x" in str(error)) is is_named
+
+
+def test_result_with_media_is_texts_and_media_in_order() -> None:
+    image, note = Blob("image/png", "AA=="), Text("a note")
+    values = [{"a": 1}, "text", None]
+    parts = [list(result_parts(ToolResult("1", "f", value, content=(note, image), hint="hint"))) for value in values]
+    assert parts == [
+        [Text('{"a":1}'), image, Text("hint")],
+        [Text("text"), image, Text("hint")],
+        [note, image, Text("hint")],
+    ]
