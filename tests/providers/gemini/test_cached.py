@@ -131,11 +131,11 @@ def test_a_cache_is_refreshed_at_half_its_ttl_and_recreated_after_it(server: Ser
         await clock.sleep(49)
         await asker.run("go")
         assert server.methods() == ["POST"]
-        await clock.sleep(2)
+        await clock.sleep(1)
         await asker.run("go")
         assert server.methods() == ["POST", "PATCH"]
         assert server.seen[-5].path.endswith("/cachedContents/1?updateMask=ttl")
-        await clock.sleep(101)
+        await clock.sleep(100)
         await asker.run("go")
         assert server.methods() == ["POST", "PATCH", "POST"]
 

@@ -693,3 +693,22 @@ def test_end_of_a_call_that_never_began_stays_a_part_if_it_has_a_signature() -> 
     signed = {"functionCall": {}, "thoughtSignature": "s"}
     _, response = streamed(events(answer({"functionCall": {}}, signed, {"text": "x"})))
     assert json.loads(raw_of(response.message))["parts"] == [signed, {"text": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("counts", "thoughts"),
+    [
+        ({"totalTokenCount": 10}, 3),
+        ({"totalTokenCount": 10, "thoughtsTokenCount": 1}, 3),
+        ({"totalTokenCount": 7, "thoughtsTokenCount": 1}, 1),
+        ({"thoughtsTokenCount": 2}, 2),
+    ],
+)
+def test_tokens_that_only_the_total_counts_are_thoughts(counts: dict[str, int], thoughts: int) -> None:
+    usage = {"promptTokenCount": 4, "candidatesTokenCount": 2, "toolUsePromptTokenCount": 1, **counts}
+    assert decoded(answer({"text": "x"}, usageMetadata=usage)).usage == Usage(4, 2, thoughts, 0, 1)
+
+
+def test_document_with_a_number_that_is_not_json_is_malformed() -> None:
+    with pytest.raises(MalformedResponseError, match="is not the JSON of a response"):
+        decode.response(b'{"candidates": [], "new": NaN}')

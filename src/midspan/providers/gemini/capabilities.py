@@ -109,7 +109,7 @@ def successor_of(model: str) -> str | None:
 
 # The patterns are compiled when they are first used, because compiling takes longer than the rest of the import.
 _GENERATION = r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])"
-_LATEST = r"gemini-(flash|flash-lite|pro)-latest$"
+_LATEST = r"^gemini-(flash|flash-lite|pro)-latest$"
 _RETIRED = r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison"
 _WITHOUT_FUNCTIONS = r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo"
 _WITH_MINIMAL_THINKING = r"gemini-3(\.[1-6])?-flash"
@@ -118,9 +118,7 @@ _WITHOUT_THINKING = r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|
 
 def generation_of(name: str) -> tuple[int, int]:
     """Return the version in the name of a model; a name without one counts as the newest."""
-    if re.match(_LATEST, name):
-        return 3, 8
-    if version := re.match(_GENERATION, name):
+    if version := re.match(_GENERATION, re.sub(_LATEST, DEFAULT_MODEL, name)):
         return int(version[1]), int(version[2] or 0)
     return (1, 0) if name.startswith(("gemini-pro", "learnlm")) else (4, 0)
 

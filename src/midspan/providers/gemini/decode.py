@@ -329,10 +329,8 @@ def response_of(
 
 def _usage_of(tokens: Tokens) -> Usage:
     prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
-    thoughts = tokens.thoughts_token_count
-    unexplained = tokens.total_token_count - (prompt + output + tools + thoughts)
-    if unexplained > 0:
-        thoughts += unexplained  # some models count their thoughts only in the total
+    # Some models count their thoughts only in the total.
+    thoughts = max(tokens.thoughts_token_count, tokens.total_token_count - (prompt + output + tools))
     return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
 
 
