@@ -257,6 +257,12 @@ def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:
     assert server.made[0]["ttl"] == "2000000s"
 
 
+def test_ttl_may_be_a_fraction_of_a_second(server: Server) -> None:
+    with Agent(Cached(Gemini(api_key="k", base_url=server.url), ttl_seconds=0.5), tools=[add], system=LONG) as asker:
+        asker.run_sync("hi")
+    assert server.made[0]["ttl"] == "0.5s"
+
+
 def test_number_of_caches_is_limited_and_expired_ones_do_not_count(server: Server) -> None:
     clock = VirtualClock()
 

@@ -449,6 +449,7 @@ def test_the_parts_of_a_response_that_takes_two_requests_have_indices_of_their_o
                 return [event async for event in gemini.stream(REQUEST)]
 
         *events, response = asyncio.run(main())
+    assert [event.index for event in events] == [0, 0, 1, 1]
     accumulator = StreamAccumulator()
     for event in events:
         accumulator.add(event)

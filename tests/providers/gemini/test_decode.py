@@ -712,3 +712,30 @@ def test_tokens_that_only_the_total_counts_are_thoughts(counts: dict[str, int], 
 def test_document_with_a_number_that_is_not_json_is_malformed() -> None:
     with pytest.raises(MalformedResponseError, match="is not the JSON of a response"):
         decode.response(b'{"candidates": [], "new": NaN}')
+
+
+@pytest.mark.parametrize(
+    ("response", "value", "is_error"),
+    [
+        ({"result": 5}, 5, False),
+        ({"output": [1]}, [1], False),
+        ({"content": "x"}, "x", False),
+        ({"other": 1}, {"other": 1}, False),
+        ({"result": 5, "unit": "m"}, {"result": 5, "unit": "m"}, False),
+        ({"error": "bad"}, "bad", True),
+        ({"error": ""}, "", True),
+        ({"error": None}, {"error": None}, False),
+        ({"error": "bad", "code": 1}, {"error": "bad", "code": 1}, True),
+        ({"error": "", "code": 0}, {"error": "", "code": 0}, False),
+        ({}, {}, False),
+    ],
+)
+def test_result_is_read_out_of_its_object(response: dict[str, Any], value: Any, is_error: bool) -> None:
+    part = {"functionResponse": {"id": "1", "name": "f", "response": response}}
+    [result] = decode.message(json.dumps({"role": "user", "parts": [part]}).encode()).results
+    assert (result.value, result.is_error) == (value, is_error)
+
+
+def test_first_part_of_a_stream_has_the_index_zero() -> None:
+    stream = StreamDecoder()
+    assert next(stream.feed(events(answer({"text": "a"})))).index == 0

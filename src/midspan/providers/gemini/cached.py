@@ -151,7 +151,7 @@ class Cached(WrapperProvider):
         try:
             return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:
-            _log.info("%s of the cache %s failed: %s", method, name or "", error)
+            _log.info("%s of the cache %s failed: %s", method, name, error)
             return None
 
     async def aclose(self) -> None:
