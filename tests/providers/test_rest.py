@@ -9,6 +9,7 @@ import pytest
 
 from midspan._http.messages import HttpResponse
 from midspan._http.retry import RetryPolicy
+from midspan._http.transport import Transport
 from midspan._types.parts import Blob, Text, ToolResult
 from midspan.errors import (
     AuthenticationError,
@@ -301,3 +302,14 @@ def test_result_with_media_is_texts_and_media_in_order() -> None:
         [Text("text"), image, Text("hint")],
         [note, image, Text("hint")],
     ]
+
+
+def test_closing_a_client_closes_its_transport() -> None:
+    closed: list[bool] = []
+
+    class Closing(Transport):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    asyncio.run(client("http://host", transport=Closing()).aclose())
+    assert closed == [True]

@@ -546,3 +546,23 @@ def test_error_of_a_continuation_carries_what_arrived_before(whole: bool) -> Non
         continued(REQUEST, paused("a", "t1"), INVALID, whole=whole)
     assert raised.value.partial_response is not None
     assert raised.value.partial_response.message.text == "a"
+
+
+class Closing(Transport):
+    """Counts how often it is closed."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await super().aclose()
+
+
+def test_closing_a_model_closes_its_transport() -> None:
+    async def main() -> None:
+        transport = Closing()
+        async with Gemini(api_key="k", transport=transport):
+            assert transport.closed == 0
+        assert transport.closed == 1
+
+    asyncio.run(main())

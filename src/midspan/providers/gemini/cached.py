@@ -92,10 +92,8 @@ class Cached(WrapperProvider):
         name = cached.config.cache.key
         _log.info("a request with the cache %s is sent again without it: %s", name, cause)
         with self._lock:
-            kept = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
-            is_known, self._caches = len(kept) < len(self._caches), kept
-        if is_known:
-            await self._call("DELETE", name)
+            self._caches = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
+        await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
         """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""

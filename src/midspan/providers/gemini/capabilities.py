@@ -69,7 +69,7 @@ class Capabilities(Struct, frozen=True, cache_hash=True):
 @lru_cache(maxsize=256)
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
     """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
-    name = model.rsplit("/", 1)[-1].lower()
+    name = model.rpartition("/")[2].lower()
     generation = generation_of(name)
     is_third = generation >= (3, 0)
     is_gemma = name.startswith("gemma")
@@ -99,7 +99,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
 
 def successor_of(model: str) -> str | None:
     """Return the model to use instead of one that was shut down; None for all others."""
-    name = model.rsplit("/", 1)[-1].lower()
+    name = model.rpartition("/")[2].lower()
     if not re.match(_RETIRED, name):
         return None
     if "lite" in name or "8b" in name:
