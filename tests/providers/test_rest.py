@@ -32,7 +32,8 @@ from midspan.providers import (
     RestClient,
     status_error,
 )
-from midspan.providers.encoding import result_parts
+from midspan.providers.encoding import result_parts, result_text
+from midspan.providers.errors import event_error
 from midspan.providers.rest import Response
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
@@ -313,3 +314,47 @@ def test_closing_a_client_closes_its_transport() -> None:
 
     asyncio.run(client("http://host", transport=Closing()).aclose())
     assert closed == [True]
+
+
+def test_log_of_a_request_shows_headers_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="midspan.providers")
+
+    async def main() -> None:
+        async with Server(in_turn(response(b"ok"))) as server:
+            rest = client(server.url, headers={"Parrot-Version": "2"})
+            await rest.call("POST", "chat", b"my key is secret-key")
+            await rest.aclose()
+
+    run(main())
+    assert {"parrot-version: 2", "x-api-key: ***", "my key is ***"} <= set(caplog.text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("item", "expected", "status"),
+    [
+        ({"type": "error", "message": "down"}, ServerError, 500),
+        ({"error": {"code": 400, "message": "bad"}}, InvalidRequestError, 400),
+        ({"error": {"code": 599, "message": "down"}}, ServerError, 599),
+        ({"error": {"code": 600, "message": "down"}}, ServerError, 500),
+    ],
+)
+def test_event_that_reports_an_error_has_the_status_of_its_code(item: Any, expected: Any, status: int) -> None:
+    error = event_error("Parrot", {}, "message", item)
+    assert error is not None
+    assert (type(error), error.status) == (expected, status)
+    assert event_error("Parrot", {}, "message", {"text": "no error"}) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult("1", "f", None), ""),
+        (ToolResult("1", "f", None, is_error=True), "null"),
+        (ToolResult("1", "f", None, is_error=True, content=(Text("bad"),)), "bad"),
+        (ToolResult("1", "f", {"a": 1}), '{"a":1}'),
+        (ToolResult("1", "f", "x", hint="note"), "x\n\nnote"),
+        (ToolResult("1", "f", None, hint="note"), "note"),
+    ],
+)
+def test_result_is_text_for_services_that_accept_only_text(result: ToolResult, text: str) -> None:
+    assert result_text(result) == text
