@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Gemini
-from midspan.errors import ConfigError, InvalidRequestError, ProviderError
+from midspan.errors import ConfigError, CredentialsError, InvalidRequestError, ProviderError
 from midspan.gemini import Client
 from midspan.providers import RetryPolicy
-from midspan.providers.auth import ApiKey
+from midspan.providers.auth import ApiKey, EnvironmentKey
 from tests.gemini.recorder import recorder
 
 SECRET = "ya29.very-secret-token"
@@ -105,3 +105,38 @@ def test_key_is_neither_pickled_nor_shown(make: Any) -> None:
     with pytest.raises(TypeError, match="an API key cannot be pickled"):
         pickle.dumps(holder)
     assert SECRET not in f"{holder!r} {vars(holder)!r}"
+
+
+VARIABLES = {"PARROT_KEY": ("authorization", "Bearer "), "OTHER_KEY": ("x-key", "")}
+
+
+def environment_headers(**options: Any) -> dict[str, str]:
+    return dict(asyncio.run(EnvironmentKey("Parrot", VARIABLES, **options).headers()))
+
+
+def test_key_of_the_environment_is_sent_in_the_header_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PARROT_KEY", " ")
+    monkeypatch.setenv("OTHER_KEY", "k1")
+    assert environment_headers() == {"x-key": "k1"}
+    assert caplog.messages == []
+    monkeypatch.setenv("PARROT_KEY", "k2")
+    assert environment_headers() == {"authorization": "Bearer k2"}
+    assert caplog.messages == ["both PARROT_KEY and OTHER_KEY are set; PARROT_KEY is used"]
+
+
+def test_missing_key_is_an_error_unless_it_is_optional() -> None:
+    assert environment_headers(is_optional=True) == {}
+    with pytest.raises(CredentialsError) as raised:
+        environment_headers(page="https://parrot.example/keys")
+    expected = "no Parrot API key: set PARROT_KEY or OTHER_KEY, or pass api_key=…"
+    assert str(raised.value) == f"{expected}; create a key at https://parrot.example/keys"
+    with pytest.raises(CredentialsError, match=r"pass api_key=…$"):
+        environment_headers()
+
+
+@pytest.mark.parametrize("key", ["", "  ", "kéy", "a\nb"])
+def test_key_that_cannot_be_sent_is_an_error(key: str) -> None:
+    with pytest.raises(CredentialsError, match="the API key"):
+        ApiKey(key)

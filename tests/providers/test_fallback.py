@@ -4,19 +4,34 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta, Struct
 
 from midspan import Agent, tool
-from midspan.errors import ConfigError, PromptBlockedError, ServerError, UnknownModelError
+from midspan.errors import ConfigError, InvalidRequestError, PromptBlockedError, ServerError, UnknownModelError
 from midspan.events import RequestRetry
 from midspan.messages import History, Message, Text
-from midspan.providers import Anthropic, Fallback, ModelRequest, OpenAI, RequestConfig, RetryPolicy, ScriptedProvider
+from midspan.providers import (
+    Anthropic,
+    Fallback,
+    ModelProfile,
+    ModelRequest,
+    OpenAI,
+    RequestConfig,
+    RetryPolicy,
+    ScriptedProvider,
+)
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from tests.gemini.recorder import recorder
 from tests.providers.services import AnthropicService, ChatService, Turn
 
 ONCE = RetryPolicy(max_attempts=1)
+
+
+class Answer(Struct, frozen=True):
+    n: Annotated[int, Meta(gt=0)]
 
 
 @pytest.fixture
@@ -117,3 +132,40 @@ def test_failed_model_is_asked_again_after_its_pause() -> None:
 def test_chain_needs_a_model() -> None:
     with pytest.raises(ConfigError, match="at least one model"):
         Agent([])
+
+
+def test_retry_is_reported_as_the_first_without_a_delay() -> None:
+    reported: list[Any] = []
+    chain = Fallback([failing(ServerError("down")), ScriptedProvider(["second"], model="other")])
+    request = ModelRequest(
+        RequestConfig("m"), History([Message.user("Hi")]), on_retry=lambda *details: reported.append(details)
+    )
+    assert asyncio.run(chain.generate(request)).message.text == "second"
+    [(attempt, delay, error, model)] = reported
+    assert (attempt, delay, str(error), model) == (1, 0.0, "down", "other")
+
+
+def test_model_that_only_rejected_one_request_is_asked_first_again() -> None:
+    answers = iter([InvalidRequestError("too long"), "first"])
+    chain = Fallback([ScriptedProvider(lambda _: next(answers)), ScriptedProvider(["second"])])
+    agent = Agent(chain)
+    assert [agent.run_sync("Hi").text, agent.run_sync("Hi").text] == ["second", "first"]
+
+
+def test_typed_answer_gets_the_schema_of_the_model_that_is_asked() -> None:
+    first = ScriptedProvider([ServerError("down")], profile=ModelProfile(schema=GEMINI_JSON_SCHEMA))
+    second = ScriptedProvider(['{"n": 1}'])
+    assert Agent([first, second], output=Answer).run_sync("Hi").output == Answer(1)
+    sent = [provider.requests[0].config.output.json_schema for provider in (first, second)]  # type: ignore[union-attr]
+    assert ["exclusiveMinimum" in schema["properties"]["n"] for schema in sent] == [False, True]
+
+
+def test_closing_a_chain_closes_all_its_models() -> None:
+    closed: list[str] = []
+
+    class Closing(ScriptedProvider):
+        async def aclose(self) -> None:
+            closed.append(self.model)
+
+    asyncio.run(Fallback([Closing([], model="a"), Closing([], model="b")]).aclose())
+    assert sorted(closed) == ["a", "b"]

@@ -6,17 +6,20 @@ import re
 import pytest
 
 from midspan import Agent
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, CredentialsError
 from midspan.providers import ProviderFamily, registry
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
 from midspan.providers.registry import (
     MissingModel,
+    check_credentials,
     credential_variables,
     default_family,
     default_provider,
     fallback_family,
     families,
+    family_name,
+    family_variables,
     provider_of,
 )
 
@@ -151,3 +154,30 @@ def test_check_of_a_family_without_a_key_is_a_note() -> None:
             assert [check.state for check in await family.check()] == ["note"]
 
     asyncio.run(main())
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_credentials_of_a_model_are_checked_before_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_credentials("offline")
+    check_credentials("ollama:qwen3")
+    with pytest.raises(CredentialsError, match="no OpenAI API key: set OPENAI_API_KEY") as raised:
+        check_credentials("openai-responses:gpt-5.5")
+    assert "midspan keys set openai-responses" in str(raised.value.shell_message)
+    with pytest.raises(CredentialsError, match="no Gemini API key"):
+        check_credentials("gemini-3.8-flash")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "1")
+    check_credentials("gemini-3.8-flash")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    check_credentials("openai-responses:gpt-5.5")
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_family_of_a_model_or_of_the_default_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (family_name("claude-x"), family_name("offline"), family_name(None)) == ("anthropic", "offline", "")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert family_name(None) == "openai"
+
+
+def test_variables_of_a_family_are_found_by_any_of_them() -> None:
+    assert family_variables("GEMINI_API_KEY") == ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    assert family_variables("NOBODYS_KEY") == ("NOBODYS_KEY",)

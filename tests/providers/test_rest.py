@@ -9,6 +9,8 @@ import pytest
 
 from midspan._http.messages import HttpResponse
 from midspan._http.retry import RetryPolicy
+from midspan._http.transport import Transport
+from midspan._types.parts import Blob, Text, ToolResult
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
@@ -30,8 +32,10 @@ from midspan.providers import (
     RestClient,
     status_error,
 )
-from midspan.providers.rest import Response, can_connect
-from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, refusing_port, response
+from midspan.providers.encoding import result_parts, result_text
+from midspan.providers.errors import event_error
+from midspan.providers.rest import Response
+from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
 from tests.virtual_clock import VirtualClock
 
@@ -261,12 +265,6 @@ def test_log_of_a_request_has_no_query_of_the_base_url(caplog: pytest.LogCapture
     assert "SECRET" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["retry", "transport"])
-def test_option_of_the_wrong_type_is_a_config_error(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} must be a .*, got 5"):
-        OpenAI(api_key="secret-key", **{name: 5})  # type: ignore[arg-type]
-
-
 def test_error_in_the_piece_with_the_first_items_is_retried() -> None:
     async def main() -> None:
         failing = b'data: {"n": 1}\n\nevent: error\ndata: {"type": "overloaded", "message": "later"}\n\n'
@@ -290,12 +288,73 @@ def test_end_of_an_unexpected_form_is_a_malformed_response() -> None:
         run(main())
 
 
-def test_whether_a_server_can_be_reached() -> None:
+@pytest.mark.parametrize(("status", "is_named"), [(299, False), (300, True), (399, True), (400, False)])
+def test_only_a_redirect_names_its_target(status: int, is_named: bool) -> None:
+    error = status_error(HttpResponse(status, b"HTTP/1.1 300 X\r\nlocation: https://new.example/x", b""), "no")
+    assert ("https://new.example/x" in str(error)) is is_named
+
+
+def test_result_with_media_is_texts_and_media_in_order() -> None:
+    image, note = Blob("image/png", "AA=="), Text("a note")
+    values = [{"a": 1}, "text", None]
+    parts = [list(result_parts(ToolResult("1", "f", value, content=(note, image), hint="hint"))) for value in values]
+    assert parts == [
+        [Text('{"a":1}'), image, Text("hint")],
+        [Text("text"), image, Text("hint")],
+        [note, image, Text("hint")],
+    ]
+
+
+def test_closing_a_client_closes_its_transport() -> None:
+    closed: list[bool] = []
+
+    class Closing(Transport):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    asyncio.run(client("http://host", transport=Closing()).aclose())
+    assert closed == [True]
+
+
+def test_log_of_a_request_shows_headers_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="midspan.providers")
+
     async def main() -> None:
         async with Server(in_turn(response(b"ok"))) as server:
-            assert await asyncio.to_thread(can_connect, server.url, 5.0)
+            rest = client(server.url, headers={"Parrot-Version": "2"})
+            await rest.call("POST", "chat", b"my key is secret-key")
+            await rest.aclose()
 
     run(main())
-    with refusing_port() as port:
-        assert not can_connect(f"http://127.0.0.1:{port}", 5.0)
-    assert not can_connect("http://host:99999", 5.0)
+    assert {"parrot-version: 2", "x-api-key: ***", "my key is ***"} <= set(caplog.text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("item", "expected", "status"),
+    [
+        ({"type": "error", "message": "down"}, ServerError, 500),
+        ({"error": {"code": 400, "message": "bad"}}, InvalidRequestError, 400),
+        ({"error": {"code": 599, "message": "down"}}, ServerError, 599),
+        ({"error": {"code": 600, "message": "down"}}, ServerError, 500),
+    ],
+)
+def test_event_that_reports_an_error_has_the_status_of_its_code(item: Any, expected: Any, status: int) -> None:
+    error = event_error("Parrot", {}, "message", item)
+    assert error is not None
+    assert (type(error), error.status) == (expected, status)
+    assert event_error("Parrot", {}, "message", {"text": "no error"}) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult("1", "f", None), ""),
+        (ToolResult("1", "f", None, is_error=True), "null"),
+        (ToolResult("1", "f", None, is_error=True, content=(Text("bad"),)), "bad"),
+        (ToolResult("1", "f", {"a": 1}), '{"a":1}'),
+        (ToolResult("1", "f", "x", hint="note"), "x\n\nnote"),
+        (ToolResult("1", "f", None, hint="note"), "note"),
+    ],
+)
+def test_result_is_text_for_services_that_accept_only_text(result: ToolResult, text: str) -> None:
+    assert result_text(result) == text

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall
 from midspan.errors import IncompleteResponseError, MalformedResponseError
+from midspan.providers.provider import ensure_aclose
 from midspan.providers.stream import StreamAccumulator, collect, events_of
 
 DATA = ProviderData("x", Raw(b'"signature"'))
@@ -136,3 +138,54 @@ def test_error_carries_the_partial_response_and_a_stream_without_a_response_is_c
     assert (partial.message.text, partial.requests) == ("ab", 0)
     cut = asyncio.run(collect(stream(None)))
     assert (cut.message.text, cut.finish_reason) == ("ab", FinishReason.CUT)
+
+
+def test_error_before_the_first_event_has_no_partial_response() -> None:
+    async def stream() -> AsyncIterator[ModelEvent]:
+        raise IncompleteResponseError("gone")
+        yield  # a generator
+
+    with pytest.raises(IncompleteResponseError) as raised:
+        asyncio.run(collect(stream()))
+    assert raised.value.partial_response is None
+
+
+def test_partial_response_of_the_provider_is_kept() -> None:
+    own = ModelResponse(Message("model", (Text("own"),)), FinishReason.CUT)
+
+    async def stream() -> AsyncIterator[ModelEvent]:
+        yield PartStart(0, Text("a"))
+        error = IncompleteResponseError("gone")
+        error.partial_response = own
+        raise error
+
+    with pytest.raises(IncompleteResponseError) as raised:
+        asyncio.run(collect(stream()))
+    assert raised.value.partial_response is own
+
+
+def test_iterator_that_is_not_a_generator_is_closed_if_it_can_be() -> None:
+    closed: list[bool] = []
+
+    class Plain:
+        def __init__(self) -> None:
+            self._numbers = iter((1, 2))
+
+        def __aiter__(self) -> "Plain":
+            return self
+
+        async def __anext__(self) -> int:
+            return next(self._numbers)
+
+    class Closable(Plain):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    async def main(items: AsyncIterator[int]) -> None:
+        async with aclosing(ensure_aclose(items)) as numbers:
+            assert await anext(numbers) == 1
+
+    asyncio.run(main(Plain()))
+    assert closed == []
+    asyncio.run(main(Closable()))
+    assert closed == [True]

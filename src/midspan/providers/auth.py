@@ -142,25 +142,23 @@ class Masker:
 
     def mask(self, error: ProviderError) -> None:
         """Replace the secrets in the message and the fields of an error, and drop the frames that hold the response."""
-        masked = self._masked(error.args)
-        fields = {name: self._masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
+        masked = self.masked(error.args)
+        fields = {name: self.masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
         if masked != error.args or any(getattr(error, name) != value for name, value in fields.items()):
             error.args = masked
             error.__dict__.update(fields)
             error.__cause__ = error.__context__ = error.__traceback__ = None
 
-    def masked_text(self, text: str) -> str:
-        return str(self._masked(text))
-
-    def _masked(self, value: Any) -> Any:
+    def masked(self, value: Any) -> Any:
+        """Return a text, or a list, tuple or dict, without the secrets."""
         match value:
             case str():
                 for secret in self.secrets:
                     value = value.replace(secret, "***")
             case tuple() | list():
-                return type(value)(self._masked(item) for item in value)
+                return type(value)(self.masked(item) for item in value)
             case dict():
-                return {self._masked(name): self._masked(item) for name, item in value.items()}
+                return {self.masked(name): self.masked(item) for name, item in value.items()}
         return value
 
 

@@ -100,11 +100,7 @@ def valid_id(id: str, pattern: re.Pattern[str]) -> str:
 
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     candidate = f"call_{digest}"
-    return candidate if pattern.fullmatch(candidate) else digest[:_SHORT_ID]
-
-
-_SHORT_ID = 9
-"""The length of ids that Mistral accepts."""
+    return candidate if pattern.fullmatch(candidate) else digest[:9]  # as Mistral accepts it
 
 
 def adapted_tool(tool: AnyTool, profile: ModelProfile) -> AnyTool:

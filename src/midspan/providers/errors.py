@@ -17,18 +17,21 @@ _STATUSES = frozenset(map(str, range(400, 600)))
 
 def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> errors.ProviderError:
     """Return the error that a response with an error status reports."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        document = None
-    if isinstance(document, list) and document:
-        document = document[0]  # as Google writes it
-    code, text = _error_fields(document, codes)
+    code, text = _error_fields(read_body(body), codes)
     message = f"{service} answered {response.status}: {text or body[:200].decode(errors='replace').strip()}"
     error_type = _error_type(codes, code, response.status, text)
     if error_type is None:
         return status_error(response, message)
     return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
+
+
+def read_body(body: bytes) -> Any:
+    """Return the JSON document of an error response; None if it is not JSON."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return document[0] if isinstance(document, list) and document else document  # a list as Google writes it
 
 
 def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.ProviderError | None:

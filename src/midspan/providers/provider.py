@@ -116,9 +116,7 @@ class WrapperProvider(ClosedOnExit):
 
 def ensure_aclose(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """Return the iterator as one that has `aclose`; not every iterator does."""
-    if isinstance(items, AsyncGenerator):
-        return items
-    return _closable(items)
+    return items if isinstance(items, AsyncGenerator) else _closable(items)
 
 
 async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:

@@ -1,8 +1,6 @@
 """Families of models, and from the name of a model to its provider. Providers are imported when they are needed.
 
-A provider registers a family so that its models can be named, listed, chosen and checked. The terminal and the choice
-of the default model use families and know no provider by name. Other packages register theirs as entry points in the
-group `midspan.providers` that load a `ProviderFamily`.
+Other packages register their families as entry points in the group `midspan.providers` that load a `ProviderFamily`.
 """
 
 import os
@@ -32,10 +30,7 @@ _BUILTIN = {
     **dict.fromkeys(_OPENAI_NAMES.split(), "midspan.providers.openai.family:FAMILIES"),
     "offline": "midspan.providers.offline.client:FAMILY",
 }
-"""The families of this package, in the order in which the default is chosen. Each is imported when it is needed.
-
-`FAMILIES` is a dict of families by name.
-"""
+"""The families of this package, in the order in which the default is chosen. `FAMILIES` is a dict by name."""
 
 
 class HealthCheck(NamedTuple):

@@ -1,8 +1,4 @@
-"""A client for JSON APIs over HTTP: URLs, credentials, retries, and HTTP errors as exceptions of `midspan.errors`.
-
-Above are providers, which encode requests and decode responses; below is the HTTP transport. Services differ in
-`parse_error`, which the provider passes in.
-"""
+"""A client for JSON APIs over HTTP: URLs, credentials, retries, and HTTP errors as exceptions of `midspan.errors`."""
 
 import asyncio
 import logging
@@ -12,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from midspan._http.messages import DEFAULT_PORTS, HttpRequest, HttpResponse, check_base_url
+from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -63,9 +59,6 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         max_body_bytes: int | None = None,
     ) -> None:
-        for name, value, expected in (("transport", transport, Transport), ("retry", retry, RetryPolicy)):
-            if value is not None and not isinstance(value, expected):
-                raise ConfigError(f"{name} must be a {expected.__name__}, got {value!r:.80}")
         address, _, self._query = base_url.partition("?")
         self.base_url = check_base_url(address)
         self.service = service
@@ -101,10 +94,7 @@ class RestClient:
                 response = await self._transport.send(self._request(method, path, body, headers))
                 if not 200 <= response.status < 300:
                     raise self._parse_error(response, response.body)
-                try:
-                    return read(response.body)
-                except _UNEXPECTED as error:
-                    raise self._malformed(error) from error
+                return self.checked(partial(read, response.body))
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
@@ -189,7 +179,7 @@ class RestClient:
         shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
         # Without the query of the base URL, which may have a key.
         lines = [f"{method} {self.base_url}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
-        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked_text(body.decode(errors="replace")))
+        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked(body.decode(errors="replace")))
 
     async def _all_headers(self) -> HiddenValues:
         credentials = HiddenValues(await self._auth.headers())
@@ -205,19 +195,3 @@ class RestClient:
 
 def _last_items(reader: Reader) -> list[Any]:
     return list(reader.end())
-
-
-def can_connect(url: str, timeout: float) -> bool:
-    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
-    import socket
-    from urllib.parse import urlsplit
-
-    from midspan._http.routes import proxy_for
-
-    try:
-        parts = urlsplit(proxy_for(url) or url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
-        with socket.create_connection((parts.hostname or "", port), timeout):
-            return True
-    except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError
-        return False

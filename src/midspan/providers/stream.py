@@ -1,8 +1,4 @@
-"""Streams of model events: the accumulator that builds a message from events; conversions between stream and response.
-
-Decoders of streams use the accumulator for the parts. A provider that keeps what the service sent builds the message
-from these parts and its own data.
-"""
+"""Streams of model events: the accumulator that builds a message of events; conversions between stream and response."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing

@@ -131,11 +131,11 @@ def test_a_cache_is_refreshed_at_half_its_ttl_and_recreated_after_it(server: Ser
         await clock.sleep(49)
         await asker.run("go")
         assert server.methods() == ["POST"]
-        await clock.sleep(2)
+        await clock.sleep(1)
         await asker.run("go")
         assert server.methods() == ["POST", "PATCH"]
         assert server.seen[-5].path.endswith("/cachedContents/1?updateMask=ttl")
-        await clock.sleep(101)
+        await clock.sleep(100)
         await asker.run("go")
         assert server.methods() == ["POST", "PATCH", "POST"]
 
@@ -169,7 +169,7 @@ def test_cache_with_which_requests_are_rejected_is_deleted(server: Server, strea
     assert next(one.path.rsplit("/")[-1] for one in server.seen if one.method == "DELETE") == "1"
 
 
-def test_cache_stays_if_requests_are_rejected_without_it_as_well(server: Server) -> None:
+def test_rejected_request_deletes_its_cache_and_the_next_one_creates_another(server: Server) -> None:
     asker = agent(server)
     asker.run_sync("go")
     server.refuses_all = True
@@ -178,8 +178,8 @@ def test_cache_stays_if_requests_are_rejected_without_it_as_well(server: Server)
     assert "cachedContent" not in server.asked()[-1]
     server.refuses_all = False
     assert asker.run_sync("go").text == "done"
-    assert server.methods() == ["POST"]
-    assert server.asked()[-1]["cachedContent"] == "cachedContents/1"
+    assert server.methods() == ["POST", "DELETE", "POST"]
+    assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
 
 
 class BreaksAfterText(Gemini):
@@ -255,3 +255,29 @@ def test_a_long_ttl_is_sent_without_an_exponent(server: Server) -> None:
     ) as asker:
         asker.run_sync("hi")
     assert server.made[0]["ttl"] == "2000000s"
+
+
+def test_ttl_may_be_a_fraction_of_a_second(server: Server) -> None:
+    with Agent(Cached(Gemini(api_key="k", base_url=server.url), ttl_seconds=0.5), tools=[add], system=LONG) as asker:
+        asker.run_sync("hi")
+    assert server.made[0]["ttl"] == "0.5s"
+
+
+def test_number_of_caches_is_limited_and_expired_ones_do_not_count(server: Server) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        async with Cached(Gemini(api_key="k", base_url=server.url), ttl_seconds=100, clock=clock) as provider:
+
+            async def ask(number: int) -> str | None:
+                config = RequestConfig("gemini-3.8-flash", f"{number} {LONG}")
+                await provider.generate(ModelRequest(config, History([Message.user("go")])))
+                return server.asked()[-1].get("cachedContent")
+
+            names = [await ask(number) for number in range(33)]
+            assert names == [*(f"cachedContents/{number}" for number in range(1, 33)), None]
+            await clock.sleep(100)
+            assert await ask(32) == "cachedContents/33"
+
+    asyncio.run(main())
+    assert server.methods() == ["POST"] * 33 + ["DELETE"]

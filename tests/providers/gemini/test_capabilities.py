@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from midspan._types.exchange import RequestConfig
 from midspan._types.specs import ModelSettings
-from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, capabilities_of, successor_of
+from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
 from midspan.providers.gemini.encode import config_fields
 
 
@@ -36,45 +36,59 @@ def test_a_model_is_known_in_any_spelling(spelling: str) -> None:
     assert capabilities_of(spelling) == capabilities_of("gemini-2.5-pro")
 
 
+_SECOND = Capabilities(
+    signatures=False,
+    media_in_results=False,
+    builtin_with_functions=False,
+    json_with_functions=False,
+    server_side_calls=False,
+    thinking_levels=(),
+    thinking_budget=True,
+)
+_GEMMA_3 = Capabilities(
+    functions=False, system_instruction=False, signatures=False, thinking_levels=(), explicit_cache=False
+)
+_FOURTH = Capabilities(sampling=False, explicit_cache=False)
+_ON_VERTEX = Capabilities(Api.VERTEX, server_side_calls=False, server_side_parts=False, streamed_arguments=True)
+_WITH_MINIMAL = Capabilities(thinking_levels=("minimal", "low", "medium", "high"))
+
+
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("gemini-2.5-flash", {"signatures": False, "thinking_budget": True, "media_in_results": False}),
-        ("gemini-3-flash-preview", {"signatures": True, "thinking_budget": False, "media_in_results": True}),
-        ("gemini-3.8-flash", {"sampling": True, "explicit_cache": True, "thinking_levels": ("low", "medium", "high")}),
-        ("gemini-4-argon", {"sampling": False, "explicit_cache": False}),
-        ("gemini-flash-latest", {"sampling": True, "explicit_cache": True, "signatures": True}),
-        ("gemma-3-27b-it", {"functions": False, "system_instruction": False, "signatures": False}),
-        ("gemma-4-31b-it", {"functions": False, "system_instruction": True}),
-        ("gemini-2.5-flash-image", {"functions": False}),
-        ("gemini-2.5-pro-preview-tts", {"functions": False}),
-        ("gemini-embedding-001", {"functions": False}),
-        ("gemini-2.0-flash", {"thinking_budget": False, "thinking_levels": ()}),
+        ("gemini-2.5-flash", _SECOND),
+        ("gemini-3-flash-preview", _WITH_MINIMAL),
+        ("gemini-3.6-flash", _WITH_MINIMAL),
+        ("gemini-3.8-flash", Capabilities()),
+        ("gemini-3.1-pro-preview", Capabilities()),
+        ("gemini-flash-latest", Capabilities()),
+        ("gemini-4-argon", _FOURTH),
+        ("gemini-4.1-flash", _FOURTH),
+        ("gemma-3-27b-it", _GEMMA_3),
+        ("gemma-4-31b-it", Capabilities(functions=False, signatures=False, explicit_cache=False)),
+        ("gemini-2.5-flash-image", replace(_SECOND, functions=False, thinking_budget=False)),
+        ("gemini-2.5-pro-preview-tts", replace(_SECOND, functions=False, thinking_budget=False)),
+        ("gemini-3-pro-image-preview", Capabilities(functions=False, thinking_levels=())),
+        ("gemini-2.0-flash", replace(_SECOND, thinking_budget=False)),
+        ("gemini-pro", _SECOND),
+        ("learnlm-2", _SECOND),
     ],
 )
-def test_families_differ(model: str, expected: dict[str, object]) -> None:
-    known = capabilities_of(model)
-    assert {name: getattr(known, name) for name in expected} == expected
+def test_families_differ(model: str, expected: Capabilities) -> None:
+    assert capabilities_of(f"models/{model}") == expected
 
 
 @pytest.mark.parametrize(
-    ("api", "version", "call_ids", "server_side_calls", "streamed_arguments"),
+    ("api", "version", "expected"),
     [
-        (Api.DEVELOPER, "v1", True, True, False),
-        (Api.DEVELOPER, "v1beta", True, True, False),
-        (Api.VERTEX, "v1", False, False, True),
-        (Api.VERTEX, "v1beta1", True, False, True),
+        (Api.DEVELOPER, "v1", Capabilities()),
+        (Api.DEVELOPER, "v1beta", Capabilities()),
+        (Api.VERTEX, "v1", replace(_ON_VERTEX, call_ids=False)),
+        (Api.VERTEX, "v1beta1", _ON_VERTEX),
     ],
 )
-def test_the_two_apis_differ(
-    api: Api, version: str, call_ids: bool, server_side_calls: bool, streamed_arguments: bool
-) -> None:
-    known = capabilities_of(DEFAULT_MODEL, api, version)
-    assert (known.call_ids, known.server_side_calls, known.streamed_arguments) == (
-        call_ids,
-        server_side_calls,
-        streamed_arguments,
-    )
+def test_the_two_apis_differ(api: Api, version: str, expected: Capabilities) -> None:
+    assert capabilities_of(f"publishers/google/models/{DEFAULT_MODEL}", api, version) == expected
 
 
 @pytest.mark.requirement("S1-02")

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from midspan import errors
 from midspan._http.retry import RetryPolicy
 from midspan._http.transport import Transport
-from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, Text
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
@@ -446,6 +447,7 @@ def test_the_parts_of_a_response_that_takes_two_requests_have_indices_of_their_o
                 return [event async for event in gemini.stream(REQUEST)]
 
         *events, response = asyncio.run(main())
+    assert [event.index for event in events] == [0, 0, 1, 1]
     accumulator = StreamAccumulator()
     for event in events:
         accumulator.add(event)
@@ -470,7 +472,8 @@ def test_continuation_token_that_comes_again_ends_the_response(whole: bool) -> N
     assert response.finish_reason is FinishReason.CONTINUES
 
 
-def test_each_source_is_cited_once_in_the_order_of_its_first_mention() -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_each_source_is_cited_once_in_the_order_of_its_first_mention(whole: bool) -> None:
     document = said("x")
     chunks = [{"web": {"uri": uri, "title": title}} for uri, title in (("u1", "A"), ("u2", "B"), ("u1", "C"))]
     document["candidates"][0]["groundingMetadata"] = {"groundingChunks": chunks}
@@ -482,7 +485,82 @@ def test_each_source_is_cited_once_in_the_order_of_its_first_mention() -> None:
 
         async def main() -> ModelResponse:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                return await gemini.generate(ModelRequest(config, History([Message.user("hi")])))
+                return (await listen(gemini, ModelRequest(config, History([Message.user("hi")])), whole=whole))[1]
 
         response = asyncio.run(main())
     assert [(citation.url, citation.title) for citation in response.citations] == [("u1", "A"), ("u2", "B"), ("u3", "")]
+
+
+def paused(text: str, token: str) -> dict[str, Any]:
+    document = said(text, "CONTINUATION")
+    document["candidates"][0]["continuationToken"] = token
+    return document
+
+
+def continued(request: ModelRequest, *documents: Any, whole: bool) -> tuple[ModelResponse, list[Any]]:
+    """Return the response to a request, and the tokens that were sent."""
+    with recorder() as server:
+        for document in documents:
+            server.answer_stream(document) if not whole else server.answer(document)
+
+        async def main() -> ModelResponse:
+            async with Gemini(api_key="k", base_url=server.url, retry=RetryPolicy(max_attempts=1)) as gemini:
+                return (await listen(gemini, request, whole=whole))[1]
+
+        response = asyncio.run(asyncio.wait_for(main(), BOUND))
+    return response, [seen.body.get("continuationToken") for seen in server.seen]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_paused_response_is_continued_until_it_ends(whole: bool) -> None:
+    response, tokens = continued(REQUEST, paused("a", "t1"), paused("b", "t2"), said("c"), whole=whole)
+    assert tokens == [None, "t1", "t2"]
+    assert (response.message.text, response.requests, len(response.raw)) == ("abc", 3, 3)
+    assert response.finish_reason is FinishReason.END
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_continuation_without_parts_is_a_response_that_was_cut(whole: bool) -> None:
+    empty = {"candidates": [{"finishReason": "STOP"}]}
+    response, _ = continued(REQUEST, paused("a", "t1"), empty, whole=whole)
+    assert (response.message.text, response.finish_reason) == ("a", FinishReason.CUT)
+
+
+@pytest.mark.parametrize(
+    ("budget", "requests"), [(Budget(max_requests=1), 1), (Budget(max_requests=2), 2), (Budget(max_tokens=20), 2)]
+)
+def test_response_is_continued_only_within_its_budget(budget: Budget, requests: int) -> None:
+    documents = [paused(str(number), f"t{number}") for number in range(4)]
+    for document in documents:
+        document["usageMetadata"] = {"promptTokenCount": 8, "candidatesTokenCount": 2, "totalTokenCount": 10}
+    response, tokens = continued(replace(REQUEST, budget=budget), *documents, whole=True)
+    assert (response.requests, len(tokens), response.usage.total) == (requests, requests, 10 * requests)
+    assert response.finish_reason is FinishReason.CONTINUES
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_error_of_a_continuation_carries_what_arrived_before(whole: bool) -> None:
+    with pytest.raises(errors.InvalidRequestError) as raised:
+        continued(REQUEST, paused("a", "t1"), INVALID, whole=whole)
+    assert raised.value.partial_response is not None
+    assert raised.value.partial_response.message.text == "a"
+
+
+class Closing(Transport):
+    """Counts how often it is closed."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await super().aclose()
+
+
+def test_closing_a_model_closes_its_transport() -> None:
+    async def main() -> None:
+        transport = Closing()
+        async with Gemini(api_key="k", transport=transport):
+            assert transport.closed == 0
+        assert transport.closed == 1
+
+    asyncio.run(main())

@@ -203,3 +203,10 @@ def test_unknown_extra_fields_are_sent() -> None:
         "generationConfig": {"maxOutputTokens": 5, "responseModalities": ["TEXT"]},
         "labels": {"a": "b"},
     }
+
+
+def test_parallel_calls_can_be_allowed_but_not_forbidden() -> None:
+    config = RequestConfig("m", tools=(ADD,), tool_choice=ToolChoice("auto", parallel=True))
+    assert fields(config)["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+    with pytest.raises(ConfigError, match="cannot be limited to one call at a time"):
+        fields(RequestConfig("m", tools=(ADD,), tool_choice=ToolChoice("auto", parallel=False)))

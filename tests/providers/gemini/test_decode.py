@@ -645,3 +645,97 @@ def test_call_that_was_streamed_in_pieces_and_comes_again_whole_is_one_call() ->
     again = {"functionCall": {"id": "1", "name": "f", "args": {"x": 1}}}
     _, response = streamed(events(answer(first, finish=None), answer(again)))
     assert [call.arguments for call in response.message.calls] == [{"x": 1}]
+
+
+def test_results_without_ids_get_those_of_the_calls_that_nothing_else_answers() -> None:
+    calls = [{"functionCall": {"id": id, "name": name}} for id, name in (("1", "f"), ("2", "f"), ("3", "g"))]
+    answers = [
+        {"functionResponse": {"name": "f", "response": {"result": "b"}}},
+        {"functionResponse": {"id": "1", "name": "f", "response": {"result": "a"}}},
+        {"functionResponse": {"name": "other", "response": {"result": "x"}}},
+    ]
+    contents = [
+        {"role": "model", "parts": calls},
+        {"role": "user", "parts": answers},
+        {"role": "user", "parts": [{"functionResponse": {"name": "g", "response": {"result": "c"}}}]},
+    ]
+    _, results, last = decode.conversation(json.dumps(content).encode() for content in contents)
+    assert [(result.id, result.value) for result in results.results[:2]] == [("2", "b"), ("1", "a")]
+    assert is_local_id(results.results[2].id)
+    assert [result.id for result in last.results] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("number", "api", "name"),
+    [
+        (1, Api.DEVELOPER, "STOP"),
+        (6, Api.DEVELOPER, "LANGUAGE"),
+        (6, Api.VERTEX, "BLOCKLIST"),
+        (17, Api.DEVELOPER, "IMAGE_RECITATION"),
+        (17, Api.VERTEX, "17"),
+        (-1, Api.DEVELOPER, "-1"),
+        (0, Api.DEVELOPER, None),
+    ],
+)
+def test_number_of_a_finish_reason_is_read_as_its_name(number: int, api: Api, name: str | None) -> None:
+    assert decoded(answer({"text": "x"}, finish=number), api).raw_finish_reason == name
+
+
+def test_latest_message_of_the_end_is_kept() -> None:
+    first, second = answer({"text": "a"}, finish="OTHER"), answer({"text": "b"}, finish=None)
+    first["candidates"][0]["finishMessage"] = "why"
+    _, response = streamed(events(first, second))
+    assert (response.raw_finish_reason, response.finish_message) == ("OTHER", "why")
+    assert response.message.text == "ab"
+
+
+def test_end_of_a_call_that_never_began_stays_a_part_if_it_has_a_signature() -> None:
+    signed = {"functionCall": {}, "thoughtSignature": "s"}
+    _, response = streamed(events(answer({"functionCall": {}}, signed, {"text": "x"})))
+    assert json.loads(raw_of(response.message))["parts"] == [signed, {"text": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("counts", "thoughts"),
+    [
+        ({"totalTokenCount": 10}, 3),
+        ({"totalTokenCount": 10, "thoughtsTokenCount": 1}, 3),
+        ({"totalTokenCount": 7, "thoughtsTokenCount": 1}, 1),
+        ({"thoughtsTokenCount": 2}, 2),
+    ],
+)
+def test_tokens_that_only_the_total_counts_are_thoughts(counts: dict[str, int], thoughts: int) -> None:
+    usage = {"promptTokenCount": 4, "candidatesTokenCount": 2, "toolUsePromptTokenCount": 1, **counts}
+    assert decoded(answer({"text": "x"}, usageMetadata=usage)).usage == Usage(4, 2, thoughts, 0, 1)
+
+
+def test_document_with_a_number_that_is_not_json_is_malformed() -> None:
+    with pytest.raises(MalformedResponseError, match="is not the JSON of a response"):
+        decode.response(b'{"candidates": [], "new": NaN}')
+
+
+@pytest.mark.parametrize(
+    ("response", "value", "is_error"),
+    [
+        ({"result": 5}, 5, False),
+        ({"output": [1]}, [1], False),
+        ({"content": "x"}, "x", False),
+        ({"other": 1}, {"other": 1}, False),
+        ({"result": 5, "unit": "m"}, {"result": 5, "unit": "m"}, False),
+        ({"error": "bad"}, "bad", True),
+        ({"error": ""}, "", True),
+        ({"error": None}, {"error": None}, False),
+        ({"error": "bad", "code": 1}, {"error": "bad", "code": 1}, True),
+        ({"error": "", "code": 0}, {"error": "", "code": 0}, False),
+        ({}, {}, False),
+    ],
+)
+def test_result_is_read_out_of_its_object(response: dict[str, Any], value: Any, is_error: bool) -> None:
+    part = {"functionResponse": {"id": "1", "name": "f", "response": response}}
+    [result] = decode.message(json.dumps({"role": "user", "parts": [part]}).encode()).results
+    assert (result.value, result.is_error) == (value, is_error)
+
+
+def test_first_part_of_a_stream_has_the_index_zero() -> None:
+    stream = StreamDecoder()
+    assert next(stream.feed(events(answer({"text": "a"})))).index == 0

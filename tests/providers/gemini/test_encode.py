@@ -403,3 +403,26 @@ def test_histories_that_continue_one_another_in_different_ways_are_encoded_indep
         answers = [body(branch.append(Message.user("why?")))["contents"][1] for branch in branches]
         assert [answer["parts"][0]["text"] for answer in answers] == ["yes", "no, certainly not", "y"]
     assert len(body(start)["contents"]) == 1
+
+
+def test_thoughts_of_gemini_go_back_with_a_call_that_needs_a_signature() -> None:
+    parts = [{"text": "hm", "thought": True}, {"functionCall": {"name": "f", "args": {}}}]
+    message = decode.message(json.dumps({"role": "model", "parts": parts}).encode())
+    assert written(message)["parts"] == [parts[0], {**parts[1], "thoughtSignature": SKIP_SIGNATURE}]
+
+
+def test_media_of_a_result_follow_it_where_results_cannot_have_media() -> None:
+    media = {"inlineData": {"mimeType": "image/png", "data": "AA=="}}
+    result = {"name": "f", "response": {"result": 1}, "parts": [media]}
+    message = decode.message(json.dumps({"role": "user", "parts": [{"functionResponse": result}]}).encode())
+    edited = message.with_parts((*message.parts, Text("see above")))
+    assert written(edited)["parts"][0] == {"functionResponse": result}
+    plain = {"functionResponse": {"name": "f", "response": {"result": 1}}}
+    assert written(edited, LEGACY)["parts"] == [plain, {"text": "see above"}, media]
+
+
+def test_parts_of_other_kinds_stay_where_calls_of_the_server_are_left_out() -> None:
+    parts = [{"toolCall": {"id": "1"}}, {"toolResponse": {"id": "1"}}, {"executableCode": {"code": "1"}}]
+    message = decode.message(json.dumps({"role": "model", "parts": parts}).encode())
+    assert written(message)["parts"] == parts
+    assert written(message, capabilities_of("gemini-3.8-flash", Api.VERTEX))["parts"] == parts[2:]

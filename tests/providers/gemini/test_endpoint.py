@@ -64,3 +64,21 @@ def test_an_invalid_url_is_an_error(address: str) -> None:
     for vertex in (False, True):
         with pytest.raises(ConfigError, match="not a valid base URL"):
             endpoint(base_url=address, vertex=vertex, environment={"GOOGLE_GEMINI_BASE_URL": "http://a"})
+
+
+@pytest.mark.parametrize("name", ["1", "cachedContents/1", "projects/q/locations/l/cachedContents/1"])
+def test_item_of_a_collection_is_named_with_or_without_its_path(name: str) -> None:
+    assert endpoint(environment={}).resource("cachedContents", name) == "cachedContents/1"
+    where = endpoint(vertex=True, project="p", environment={})
+    assert where.resource("cachedContents", name) == "projects/p/locations/global/cachedContents/1"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "cachedContents/", "a?b", "cachedContents/../x"])
+def test_name_outside_of_its_collection_is_an_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a valid name in cachedContents"):
+        endpoint(environment={}).resource("cachedContents", name)
+
+
+def test_caches_on_vertex_need_a_project() -> None:
+    with pytest.raises(ConfigError, match="cachedContents belong to a project"):
+        endpoint(vertex=True, environment={}).resource("cachedContents")

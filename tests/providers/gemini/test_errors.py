@@ -137,7 +137,8 @@ def test_a_redirect_is_an_error_that_names_its_target(status: int, location: str
 def test_a_redirect_with_a_long_or_missing_target_is_an_error() -> None:
     assert len(str(parse_error(302, b"", None, "/" * 1_000_000))) < 700
     assert str(parse_error(304, b"")) == "Gemini answered 304: no message"
-    assert str(parse_error(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
+    for status in (400, 503):
+        assert str(parse_error(status, b"busy", None, "/elsewhere")) == f"Gemini answered {status}: busy"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +157,9 @@ def test_malformed_error_details_are_ignored(details: Any) -> None:
         ({"code": 8}, errors.RateLimitError),
         ({"code": 14}, errors.ServerError),
         ({"status": "UNAUTHENTICATED", "code": 16}, errors.AuthenticationError),
+        ({"code": 400}, errors.InvalidRequestError),
+        ({"code": 400, "status": "UNAVAILABLE"}, errors.InvalidRequestError),
+        ({"code": 399}, errors.ServerError),
     ],
 )
 def test_rpc_status_names_and_numbers_are_understood(error: Any, kind: type[errors.ProviderError]) -> None:

@@ -227,3 +227,33 @@ def test_path_that_skips_many_items_uses_no_memory() -> None:
         chunk(OPEN), chunk(far), chunk(piece("$.n", numberValue=3)), chunk({"functionCall": {}}, finish="STOP")
     )
     assert parts == [ToolCall("midspan_1", "book", {"rows": [], "n": 3})]
+
+
+@pytest.mark.parametrize(
+    ("paths", "arguments"),
+    [
+        ({r"$['it\'s']": 1, '$["a\\"b"]': 2}, {"it's": 1, 'a"b': 2}),
+        ({r"$['\u0041\\']": 1}, {"A\\": 1}),
+        ({"$['']": 1}, {"": 1}),
+        ({"$.a[1]": 1, "$.a[0]": 2}, {"a": [2, 1]}),
+        ({"$.a[100]": 1}, {"a": [*[None] * 100, 1]}),
+        ({"$.a[101]": 1}, {"a": []}),
+        ({"$.a[0].b": 1, "$.a[0].c": 2, "$.a[0][0]": 3}, {"a": [{"b": 1, "c": 2, "0": 3}]}),
+        ({"$.a": 1, "$.a.b": 2}, {"a": {"b": 2}}),
+        ({"$.a[0]": 1, "$.a.b": 2}, {"a": [1]}),
+    ],
+)
+def test_values_are_put_where_their_paths_say(paths: dict[str, int], arguments: dict[str, Any]) -> None:
+    assert arguments_of(paths) == arguments
+
+
+def test_path_of_too_many_steps_is_ignored() -> None:
+    assert arguments_of({"$" + ".a" * 64: 1, "$" + ".b" * 65: 2}).keys() == {"a"}
+
+
+def arguments_of(paths: dict[str, int]) -> dict[str, Any]:
+    """Return the arguments of a call whose values are streamed with these paths."""
+    pieces = [chunk(piece(path, numberValue=value)) for path, value in paths.items()]
+    _, response = read(chunk(OPEN), *pieces, chunk({"functionCall": {}}, finish="STOP"))
+    [call] = response.message.calls
+    return call.arguments

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from midspan.errors import MalformedResponseError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.proto import Proto, dump, from_plain, load
+from midspan.providers.gemini.proto import Proto, dump, from_plain, has_extra, load
 
 REQUEST: dict[str, Any] = {
     "contents": [
@@ -162,3 +162,9 @@ def test_any_object_anywhere_in_a_response_survives(unknown: dict[str, Any], nam
 def test_a_tool_of_google_becomes_a_builtin_tool() -> None:
     tool = wire.GoogleSearch(time_range_filter={"startTime": "2026-01-01T00:00:00Z"}).as_builtin()
     assert (tool.name, tool.config) == ("googleSearch", {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}})
+
+
+def test_unknown_fields_are_found_at_any_depth() -> None:
+    assert not has_extra(from_plain(wire.Content, {"parts": [{"text": "x"}]}))
+    assert has_extra(from_plain(wire.Content, {"new": 1}))
+    assert has_extra(from_plain(wire.Content, {"parts": [{"new": 1}]}))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import CachedContent, Page
 
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
-_MAX_PAGES = 1000
 _KEY_HEADER = "x-goog-api-key"
 _KEY_PAGE = "https://aistudio.google.com/apikey"
 _HOW_TO_LOG_IN = (
@@ -52,14 +51,11 @@ class GeminiApi(RestClient):
         from midspan.providers.gemini.proto import load  # loaded with the first list
         from midspan.providers.gemini.wire import Page
 
-        token = ""
-        for _ in range(_MAX_PAGES):
-            page = load(Page, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+        page = load(Page, await self.call("GET", path))
+        yield page
+        while page.next_page_token:
+            page = load(Page, await self.call("GET", f"{path}?pageToken={quote(page.next_page_token, '')}"))
             yield page
-            token = page.next_page_token or ""
-            if not token:
-                return
-        raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
 
 
 def duration(seconds: float) -> str:
@@ -125,9 +121,9 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
-        if not isinstance(name, str) or not name.isprintable() or ".." in name.split("/") or not name.strip("/ "):
-            raise ConfigError(f"{name!r} is not a valid model name")
         name = name.strip("/ ")
+        if not name or not name.isprintable() or ".." in name.split("/"):
+            raise ConfigError(f"{name!r} is not a valid model name")
         if self.api is Api.DEVELOPER:
             path = name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
         elif name.startswith("projects/"):
@@ -144,10 +140,8 @@ class Endpoint(Struct, frozen=True):
         path = quote(self._within(collection))
         if name is None:
             return path
-        item = name.rsplit(f"{collection}/", 1)[-1].strip("/")
-        if not item or "/" in item or item in (".", ".."):
-            raise ConfigError(f"{name!r} is not a valid name in {collection}")
-        return f"{path}/{quote(item)}"
+        item = name.rpartition(f"{collection}/")[2]
+        return f"{path}/{_path_segment(f'name in {collection}', item)}"
 
     def _within(self, path: str) -> str:
         return f"{self.parent}/{path}" if self.parent else path

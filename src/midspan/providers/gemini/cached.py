@@ -1,8 +1,4 @@
-"""A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests.
-
-It is a provider around a provider, so nothing above it knows of caches. What cannot be cached is sent as usual: a
-prompt that is too small, a model without caches, a request that forbids calls.
-"""
+"""A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests."""
 
 import logging
 import threading
@@ -26,7 +22,7 @@ from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers.gemini")
-
+_REJECTED = (InvalidRequestError, PermissionDeniedError)
 _MAX_CACHES = 32
 """Caches cost money. The requests of further prompts are sent without one."""
 
@@ -43,7 +39,10 @@ class _Cache(Struct):
 
 
 class Cached(WrapperProvider):
-    """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh."""
+    """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh.
+
+    Requests that cannot use a cache are sent as usual: small prompts, models without caches, forbidden calls.
+    """
 
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, min_tokens: int = 1024, clock: Clock | None = None
@@ -68,14 +67,12 @@ class Cached(WrapperProvider):
                     has_output = True
                     yield event
             return
-        except (InvalidRequestError, PermissionDeniedError) as error:
+        except _REJECTED as error:
             if has_output or cached is request:
                 raise
-            cause = error
+            await self._discard(cached, error)
         async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
             async for event in events:
-                if isinstance(event, ModelResponse):
-                    await self._discard(cached, cause)
                 yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -83,27 +80,20 @@ class Cached(WrapperProvider):
         cached = await self._with_cache(request)
         try:
             return await self.wrapped.generate(cached)
-        except (InvalidRequestError, PermissionDeniedError) as error:
+        except _REJECTED as error:
             if cached is request:
                 raise
-            cause = error
-        response = await self.wrapped.generate(request)
-        await self._discard(cached, cause)
-        return response
+            await self._discard(cached, error)
+        return await self.wrapped.generate(request)
 
     async def _discard(self, cached: ModelRequest, cause: ProviderError) -> None:
-        """Delete the cache of a request that the server rejected with the cache and accepted without it.
-
-        A request that the server rejects without the cache as well says nothing about the cache, which stays.
-        """
+        """Delete the cache of a request that the server rejected. It may be the reason."""
         assert cached.config.cache is not None, "a request with a cache names it"
         name = cached.config.cache.key
-        _log.info("the cache %s can no longer be used: %s", name, cause)
+        _log.info("a request with the cache %s is sent again without it: %s", name, cause)
         with self._lock:
-            kept = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
-            is_known, self._caches = len(kept) < len(self._caches), kept
-        if is_known:
-            await self._call("DELETE", name)
+            self._caches = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
+        await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
         """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""
@@ -159,7 +149,7 @@ class Cached(WrapperProvider):
         try:
             return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:
-            _log.info("%s of the cache %s failed: %s", method, name or "", error)
+            _log.info("%s of the cache %s failed: %s", method, name, error)
             return None
 
     async def aclose(self) -> None:

@@ -1,7 +1,4 @@
-"""Facts about the models and the two APIs: what exists, what it accepts, and the names of its finish reasons.
-
-A model that is not known is treated like the newest ones. `profile_of` says the same in the terms of every provider.
-"""
+"""Facts about models and APIs: what they accept, names of finish reasons. Unknown models are like the newest ones."""
 
 import re
 from enum import StrEnum
@@ -30,8 +27,6 @@ MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits"""
 MAX_FILE_BYTES = MAX_REQUEST_BYTES * 3 // 4
 """The largest file that fits into a request, where it is base64, which adds a third."""
-
-
 _LEVELS: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
 
 
@@ -74,7 +69,7 @@ class Capabilities(Struct, frozen=True, cache_hash=True):
 @lru_cache(maxsize=256)
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
     """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
-    name = model.rsplit("/", 1)[-1].lower()
+    name = model.rpartition("/")[2].lower()
     generation = generation_of(name)
     is_third = generation >= (3, 0)
     is_gemma = name.startswith("gemma")
@@ -104,7 +99,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
 
 def successor_of(model: str) -> str | None:
     """Return the model to use instead of one that was shut down; None for all others."""
-    name = model.rsplit("/", 1)[-1].lower()
+    name = model.rpartition("/")[2].lower()
     if not re.match(_RETIRED, name):
         return None
     if "lite" in name or "8b" in name:
@@ -114,7 +109,7 @@ def successor_of(model: str) -> str | None:
 
 # The patterns are compiled when they are first used, because compiling takes longer than the rest of the import.
 _GENERATION = r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])"
-_LATEST = r"gemini-(flash|flash-lite|pro)-latest$"
+_LATEST = r"^gemini-(flash|flash-lite|pro)-latest$"
 _RETIRED = r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison"
 _WITHOUT_FUNCTIONS = r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo"
 _WITH_MINIMAL_THINKING = r"gemini-3(\.[1-6])?-flash"
@@ -123,9 +118,7 @@ _WITHOUT_THINKING = r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|
 
 def generation_of(name: str) -> tuple[int, int]:
     """Return the version in the name of a model; a name without one counts as the newest."""
-    if re.match(_LATEST, name):
-        return 3, 8
-    if version := re.match(_GENERATION, name):
+    if version := re.match(_GENERATION, re.sub(_LATEST, DEFAULT_MODEL, name)):
         return int(version[1]), int(version[2] or 0)
     return (1, 0) if name.startswith(("gemini-pro", "learnlm")) else (4, 0)
 

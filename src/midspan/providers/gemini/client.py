@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import replace
 
-from midspan._types.exchange import (
-    Budget,
-    Citation,
-    FinishReason,
-    ModelEvent,
-    ModelRequest,
-    ModelResponse,
-)
+from midspan._types.exchange import Budget, Citation, FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan.errors import ProviderError
@@ -125,24 +118,19 @@ class Gemini(ClosedOnExit):
         if request.config.tools in self._unvalidated:
             request = _without_validation(request)
         encode, read = self._codec
-        long_decode: LongDecode | None = None
-        token = None
+        long_decode = LongDecode(request.budget)
         while True:
-            body = encode(request, self.capabilities, token)
+            body = encode(request, self.capabilities, long_decode.next_token)
             try:
                 response, token = await self.api.call(
                     "POST", self._generate_path, body, read=read, on_retry=request.on_retry
                 )
             except ProviderError as error:
-                error.partial_response = None if long_decode is None else long_decode.response
+                error.partial_response = long_decode.response
                 request = self._fallback(request, error)
                 continue
-            if token is None and long_decode is None:
-                break
-            long_decode = long_decode or LongDecode(request.budget)
             response = long_decode.add(response, token)
-            token = long_decode.next_token
-            if token is None:
+            if long_decode.next_token is None:
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
@@ -172,8 +160,7 @@ class Gemini(ClosedOnExit):
 
 def warn_if_retired(model: str) -> None:
     """Log a warning if the model was shut down."""
-    successor = successor_of(model)
-    if successor is not None:
+    if (successor := successor_of(model)) is not None:
         _log.warning("%s was shut down; use %s", model, successor)
 
 
@@ -256,7 +243,6 @@ def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
 _TOO_MANY_STATES = "too many states"
 _UNSPECIFIC = "Request contains an invalid argument."
 """The server's message for many errors, this one among them."""
-_UNVALIDATED = "gemini unvalidated"
 
 
 def _without_validation(request: ModelRequest) -> ModelRequest:
@@ -268,5 +254,5 @@ def _without_validation(request: ModelRequest) -> ModelRequest:
     config, choice = request.config, request.config.tool_choice
     if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
         return request  # beside built-in tools the server accepts no other mode
-    looser = config.derived(_UNVALIDATED, lambda: replace(config, tool_choice=replace(choice, strict=False)))
+    looser = config.derived("gemini unvalidated", lambda: replace(config, tool_choice=replace(choice, strict=False)))
     return replace(request, config=looser)

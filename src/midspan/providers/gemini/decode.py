@@ -1,10 +1,9 @@
-"""Gemini's responses as values of a run: pure functions from bytes to parts, messages and responses.
+"""Gemini's responses as parts, messages and responses, which keep the bytes of the server to send them back unchanged.
 
-Only the fields that a run needs are decoded; `wire` has all of them, and is loaded for parts that are not plain. Values
-keep the bytes of the server, so that these go back unchanged. `stream` reads the documents of a streamed response.
+Only the fields that a run needs are decoded; `wire` has all of them, and is loaded for parts that are not plain.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -99,7 +98,7 @@ class Chunk(Struct, rename="camel", gc=False):
 class Signed(Struct, rename="camel", omit_defaults=True, gc=False):
     """The signature of a part."""
 
-    thought_signature: Any = None
+    thought_signature: str | None = None
 
 
 _read_chunk = msgspec.json.Decoder(Chunk).decode
@@ -180,8 +179,7 @@ def _repaired(data: bytes) -> bytes:
 
 
 def _malformed(data: bytes) -> MalformedResponseError:
-    shown = repr(data[:120].decode("utf-8", "replace")) + ("…" if len(data) > 120 else "")
-    return MalformedResponseError(f"Gemini sent {shown}, which is not the JSON of a response")
+    return MalformedResponseError(f"Gemini sent {data[:120]!r}, which is not the JSON of a response")
 
 
 def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
@@ -331,10 +329,8 @@ def response_of(
 
 def _usage_of(tokens: Tokens) -> Usage:
     prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
-    thoughts = tokens.thoughts_token_count
-    unexplained = tokens.total_token_count - (prompt + output + tools + thoughts)
-    if unexplained > 0:
-        thoughts += unexplained  # some models count their thoughts only in the total
+    # Some models count their thoughts only in the total.
+    thoughts = max(tokens.thoughts_token_count, tokens.total_token_count - (prompt + output + tools))
     return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
 
 
@@ -353,20 +349,17 @@ def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part, ...]:
     """Return the parts, with each result that came without an id under the id of its call: by name, in order."""
-    unanswered: dict[str, deque[str]] = {}
-    for call in calls:
-        unanswered.setdefault(call.name, deque()).append(call.id)
-    linked_parts: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolCall):
-            unanswered.setdefault(part.name, deque()).append(part.id)
-        elif isinstance(part, ToolResult) and (ids := unanswered.get(part.name)):
-            if is_local_id(part.id):
-                part = replace(part, id=ids.popleft())  # noqa: PLW2901 - still the same part
-            elif part.id in ids:
-                ids.remove(part.id)
-        linked_parts.append(part)
-    return tuple(linked_parts)
+    answered = {part.id for part in parts if isinstance(part, ToolResult)}
+    unanswered: dict[str, deque[str]] = defaultdict(deque)
+    for call in (*calls, *parts):
+        if isinstance(call, ToolCall) and call.id not in answered:
+            unanswered[call.name].append(call.id)
+    return tuple(
+        replace(part, id=unanswered[part.name].popleft())
+        if isinstance(part, ToolResult) and is_local_id(part.id) and unanswered[part.name]
+        else part
+        for part in parts
+    )
 
 
 def raw_parts(content: Raw) -> list[Raw]:

@@ -1,7 +1,6 @@
 """A request to Gemini as JSON, joined from pieces that were encoded once: the config, and each message.
 
-Above is the client, which sends the body. This module knows the model and the API only through `Capabilities`. What
-Gemini sent goes back unchanged; messages of another provider's model are encoded again.
+What Gemini sent goes back unchanged; messages of another provider's model are encoded again.
 """
 
 import logging
@@ -93,8 +92,7 @@ def _sent_bytes(value: Message | Part) -> Raw:
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
-    data = message.provider_data
-    sent = data.raw if data is not None and data.origin == ORIGIN and message.parts else NO_BYTES
+    sent = _sent_bytes(message) if message.parts else NO_BYTES
     if sent and not _needs_changes(message.parts, capabilities):
         return sent
     try:
@@ -135,9 +133,8 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     parts: list[Any] = []
     media: list[Any] = []
     for part in message.parts:
-        data = part.provider_data
-        if data is not None and data.origin == ORIGIN and data.raw:
-            encoded = _encode_sent_part(part, data.raw, capabilities)
+        if raw := _sent_bytes(part):
+            encoded = _encode_sent_part(part, raw, capabilities)
         elif is_from_gemini and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
         else:
@@ -173,10 +170,7 @@ _PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse",
 
 
 def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
-    """Return a part that the user, a tool or another provider's model made.
-
-    Thoughts and opaque parts of another model mean nothing to Gemini and are left out.
-    """
+    """Return a part that Gemini did not make; None for thoughts and opaque parts, which mean nothing to Gemini."""
     if isinstance(part, ToolResult):
         return {"functionResponse": _encode_result(part, capabilities)}
     if isinstance(part, Text):
@@ -195,9 +189,7 @@ def encode_blob(blob: Blob) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value, media = result.value, result.media if result.content else ()
-    if result.content:
-        value = result.model_value
+    value, media = (result.model_value, result.media) if result.content else (result.value, ())
     if result.is_error:
         value = value if isinstance(value, dict) and value.get("error") else {"error": value}
     elif not isinstance(value, dict):
@@ -215,7 +207,7 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
     """Return the encoder of the contents of a request, what stands before the contents, and what stands after them."""
     head = HEAD
-    if config.system and not capabilities.system_instruction and _cache_name(config) is None:
+    if config.system and not capabilities.system_instruction and not _cache_name(config):
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
     fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
     tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
@@ -230,28 +222,23 @@ def head_with(system: Any) -> bytes:
 def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
     """Return the config of a request as plain values; a cache holds them."""
     fields: dict[str, Any] = {}
-    cache = _cache_name(config)
-    if cache is not None:
+    if cache := _cache_name(config):
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
         fields["cachedContent"] = cache  # which holds the other three; the API rejects them beside it
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}
-        if config.tools:
-            fields["tools"] = _tools(config)
+        fields["tools"] = _tools(config)
         functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
         tool_config = tool_config_fields(functions, config.tool_choice, capabilities, has_builtins=config.has_builtins)
-        if tool_config:
-            fields["toolConfig"] = tool_config
-    generation = _generation_config(config, capabilities)
-    if generation:
-        fields["generationConfig"] = generation
-    return fields
+        fields["toolConfig"] = tool_config
+    fields["generationConfig"] = _generation_config(config, capabilities)
+    return {name: value for name, value in fields.items() if value}
 
 
 def _cache_name(config: RequestConfig) -> str | None:
-    """The context cache to use; without one Gemini caches long prefixes by itself."""
+    """Return the name of the context cache to use; without one Gemini caches long prefixes by itself."""
     return None if config.cache is None else config.cache.key
 
 
@@ -389,10 +376,7 @@ _read_signature = msgspec.json.Decoder(Signed).decode
 def signature_of(part: Part) -> str | None:
     """Return the thought signature of a part that Gemini sent."""
     raw = _sent_bytes(part)
-    if not raw:
-        return None
     try:
-        signature = _read_signature(raw).thought_signature
+        return _read_signature(raw).thought_signature if raw else None
     except READ_ERRORS:
         return None
-    return signature if isinstance(signature, str) else None

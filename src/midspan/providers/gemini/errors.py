@@ -7,7 +7,7 @@ import msgspec
 
 from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds
+from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds, read_body
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),
@@ -27,7 +27,6 @@ RPC_STATUSES: dict[str, tuple[int, int]] = {
 """The codes of google.rpc.Code: number, and HTTP status. Some streams send the number instead of an HTTP status."""
 _HTTP_BY_NUMBER = dict(RPC_STATUSES.values())
 _MAX_PAGE = 400
-_MAX_NAME = 80
 
 
 def parse_error(
@@ -44,7 +43,7 @@ def parse_error(
         status = RPC_STATUSES[name][1]
     elif isinstance(code, int):
         status = _HTTP_BY_NUMBER.get(code, status)
-    shown = f"{status} {truncate(name, _MAX_NAME)}" if isinstance(name, str) else status
+    shown = f"{status} {truncate(name, 80)}" if isinstance(name, str) else status
     message = f"Gemini answered {shown}: {truncate(str(error.get('message') or 'no message'))}"
     details = _objects(error.get("details"))
     return _error(status, message, details, _retry_delay(details) or delay)
@@ -52,7 +51,7 @@ def parse_error(
 
 def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
     """Return the error for a prompt that a filter blocked."""
-    reason = truncate(str(feedback.get("blockReason", "unknown reason")), _MAX_NAME)
+    reason = truncate(str(feedback.get("blockReason", "unknown reason")), 80)
     why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
     return errors.PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
@@ -73,12 +72,7 @@ def _error(status: int, message: str, details: Any, delay: float | None) -> erro
 
 def _error_object(body: bytes) -> dict[str, Any]:
     """Return the error in a body; of a body that is no error of the API, its text as the message."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        document = None
-    if isinstance(document, list) and len(document) == 1:
-        document = document[0]
+    document = read_body(body)
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):
         return error

@@ -5,7 +5,7 @@ comes again appends to its string. The part after which nothing follows ends the
 """
 
 import re
-from itertools import pairwise
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _MAX_DEPTH = 64
 _MAX_GAP = 100
 """Arrays are streamed in order. A path that skips more items than this would only use up memory."""
@@ -67,16 +66,14 @@ def _parse_path(path: str) -> Path:
     position = 1
     while step := _STEP.match(path, position):
         name, index, single, double = step.groups()
-        quoted = single if single is not None else double
-        steps.append(int(index) if index else name or _ESCAPE.sub(_unescape, quoted or ""))
+        steps.append(int(index) if index else name or _ESCAPE.sub(_unescape, single or double or ""))
         position = step.end()
     is_complete = path[:1] == "$" and position == len(path) and len(steps) <= _MAX_DEPTH
     return tuple(steps) if is_complete else ()
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    character = escape[1]
-    return chr(int(character[1:], 16)) if len(character) > 1 else _ESCAPED.get(character, character)
+    return chr(int(escape[1], 16)) if escape[1] else escape[2]
 
 
 def _value(piece: dict[str, Any]) -> Any:
@@ -85,24 +82,18 @@ def _value(piece: dict[str, Any]) -> Any:
 
 
 def _assign(tree: Any, path: Path, value: Any) -> None:
-    for step, next_step in pairwise(path):
-        child = _get(tree, step)
-        if not isinstance(child, dict | list):
-            child = [] if isinstance(next_step, int) else {}
-            _set(tree, step, child)
-        tree = child
-    _set(tree, path[-1], value)
-
-
-def _get(tree: Any, step: str | int) -> Any:
-    if isinstance(tree, dict):
-        return tree.get(str(step))
-    return tree[step] if isinstance(step, int) and step < len(tree) else None
-
-
-def _set(tree: Any, step: str | int, value: Any) -> None:
-    if isinstance(tree, dict):
-        tree[str(step)] = value
-    elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
-        tree.extend([None] * (step + 1 - len(tree)))
-        tree[step] = value
+    """Set the value at a path; lists and objects on the way are created."""
+    for step, next_step in zip_longest(path, path[1:]):
+        if isinstance(tree, dict):
+            key: Any = str(step)
+            tree.setdefault(key, None)
+        elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
+            key = step
+            tree.extend([None] * (step + 1 - len(tree)))
+        else:
+            return
+        if next_step is None:
+            tree[key] = value
+        elif not isinstance(tree[key], dict | list):
+            tree[key] = [] if isinstance(next_step, int) else {}
+        tree = tree[key]

@@ -1,12 +1,9 @@
-"""A streamed response: bytes in, model events out, and one response at the end.
-
-Above is the client, which feeds the bytes; below is `decode`, which says what a document means.
-"""
+"""A streamed response of Gemini: bytes in, model events out, and one response at the end."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,43 +16,17 @@ from midspan.errors import MalformedResponseError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.partial_args import OpenCall
-from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire
 
 
-class _DeltaCandidate(Struct, rename="camel", gc=False):
-    content: decode.PlainContent
-    finish_reason: str | int | None = None
-    index: Literal[0] | None = None
-    finish_message: None = None
-    continuation_token: None = None
-
-
-class _Delta(Struct, rename="camel", gc=False):
-    """A chunk of plain parts, as most are, read in one pass and strictly. All others are a `Chunk`."""
-
-    candidates: tuple[_DeltaCandidate]
-    usage_metadata: decode.Tokens | None = None
-    model_version: str | None = None
-    response_id: str | None = None
-    prompt_feedback: None = None
-    error: None = None
-
-
-_Entry = tuple[Part, Raw | bytes]
-"""A part with its bytes as `Raw`; a delta with its document as `bytes`, which holds no other part."""
-_read_delta = msgspec.json.Decoder(_Delta).decode
+_Entry = tuple[Part, Raw]
 
 
 class StreamDecoder:
-    """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
-
-    The accumulator numbers the events. Beside it this class keeps the bytes of each part, so that the message can go
-    back as the server sent it.
-    """
+    """Gets the bytes as they arrive; returns the events that they complete, and at the end the whole response."""
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
@@ -64,9 +35,9 @@ class StreamDecoder:
         self._accumulator = StreamAccumulator(first_index)
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
-        """The contents that have parts, without those of deltas."""
+        """The contents that have parts."""
         self._parts: list[_Entry | None] = []
-        """All parts in order. None stands for a call that is still open."""
+        """All parts with the bytes that go back to the server, in order. None is a call that is still open."""
         self._calls: dict[tuple[str, str, bytes], int] = {}
         """The positions of the calls among the parts, by id, name and arguments."""
         self._open: OpenCall | None = None
@@ -107,41 +78,12 @@ class StreamDecoder:
 
     def add(self, document: bytes) -> list[PartEvent]:
         """Return the events of one document, for callers that have cut the bytes themselves."""
-        if not self._contents:
-            return self._add_any(document)  # the parts of a single content go back as they came
-        try:
-            delta = _read_delta(document)
-            (candidate,) = delta.candidates
-            (part,) = candidate.content.parts
-        except (*READ_ERRORS, ValueError):
-            return self._add_any(document)
-        if part.text is None or part.function_call is not None or part.thought_signature is not None:
-            return self._add_any(document)
-        self._merge(delta, candidate)
-        self._documents.append(Raw(document))
-        value = (Thought if part.thought else Text)(part.text)
-        self._parts.append((value, document))
-        return self._accumulator.add_part(value)
-
-    def _merge(self, chunk: decode.Chunk | _Delta, candidate: decode.Candidate | _DeltaCandidate) -> None:
-        """Keep the latest value of each field."""
-        merged = self._candidate
-        if candidate.finish_reason:
-            merged.finish_reason = candidate.finish_reason
-        if candidate.finish_message:
-            merged.finish_message = candidate.finish_message
-        if candidate.continuation_token:
-            merged.continuation_token = candidate.continuation_token
-        self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
-        self._chunk.model_version = chunk.model_version or self._chunk.model_version
-        self._chunk.response_id = chunk.response_id or self._chunk.response_id
-
-    def _add_any(self, document: bytes) -> list[PartEvent]:
         raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
-        candidate = candidate or decode.Candidate()
-        self._merge(chunk, candidate)
-        self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
+        _update(self._chunk, chunk)
+        if candidate is None:
+            return []
+        _update(self._candidate, candidate)
         content, _, parts = decode.read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
@@ -202,15 +144,22 @@ class StreamDecoder:
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
-        if len(self._contents) > 1 or any(isinstance(raw, bytes) for _, raw in entries):
+        if len(self._contents) > 1:  # the parts of a single content go back as they came
             entries = list(_joined(entries))
         if not entries:
             return Message("model", (), ProviderData(decode.ORIGIN))
-        raws = [Raw(raw) for _, raw in entries]
+        raws = [raw for _, raw in entries]
         content = self._contents[0]
         if len(self._contents) > 1 or raws != decode.raw_parts(content):
             content = decode.join_contents(self._contents, raws)
         return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
+
+
+def _update(latest: Struct, new: Struct) -> None:
+    """Replace the fields that the new chunk or candidate has."""
+    for name in latest.__struct_fields__:
+        if value := getattr(new, name):
+            setattr(latest, name, value)
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
@@ -226,18 +175,11 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
             continue
         deltas = [entry for entry in group if entry[0].text]  # type: ignore[union-attr]  # of a delta
         if len(deltas) == 1:
-            part, raw = deltas[0]
-            yield part, raw if isinstance(raw, Raw) else _only_part(raw)
+            yield deltas[0]
         elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
             yield part_type(text), Raw(decode.encode_json(fields))
-
-
-def _only_part(document: bytes) -> Raw:
-    candidate = decode.read(document)[2]
-    assert candidate is not None, "a delta is the part of a candidate"
-    return decode.raw_parts(candidate.content)[0]
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:

@@ -253,11 +253,16 @@ class SafetySetting(Proto, frozen=True):
     method: EnumValue | None = None
 
 
-class GenerateContentRequest(Proto, frozen=True):
+class Prompt(Proto, frozen=True):
+    """The fields that the messages about a prompt have in common."""
+
     model: str | None = None
     contents: list[Content] | None = None
     system_instruction: Content | None = None
     tools: list[Tool] | None = None
+
+
+class GenerateContentRequest(Prompt, frozen=True):
     tool_config: ToolConfig | None = None
     safety_settings: list[SafetySetting] | None = None
     generation_config: GenerationConfig | None = None
@@ -270,14 +275,10 @@ class GenerateContentRequest(Proto, frozen=True):
     generation_output_config: dict[str, Any] | None = None
 
 
-class CountTokensRequest(Proto, frozen=True):
+class CountTokensRequest(Prompt, frozen=True):
     """The Developer API wraps the request to be counted; Vertex takes its fields themselves."""
 
     generate_content_request: GenerateContentRequest | None = None
-    model: str | None = None
-    contents: list[Content] | None = None
-    system_instruction: Content | None = None
-    tools: list[Tool] | None = None
     generation_config: GenerationConfig | None = None
 
 
@@ -373,15 +374,11 @@ class Model(Proto, frozen=True):
     supported_generation_methods: list[str] | None = None
 
 
-class CachedContent(Proto, frozen=True):
+class CachedContent(Prompt, frozen=True):
     """A cache, both as it is asked for and as it is described by the server."""
 
     name: str | None = None
     display_name: str | None = None
-    model: str | None = None
-    contents: list[Content] | None = None
-    system_instruction: Content | None = None
-    tools: list[Tool] | None = None
     tool_config: ToolConfig | None = None
     ttl: str | None = None
     expire_time: str | None = None
