@@ -159,6 +159,8 @@ def test_thinking_of_each_model(model: str, settings: ModelSettings, thinking: A
     body = body_of(HI, model=model, settings=settings)
     assert body.get("thinking") == thinking
     assert body.get("output_config", {}).get("effort") == effort
+    if settings.max_tokens is None and model == "claude-opus-4-8":
+        assert body["max_tokens"] == 16_000
 
 
 @pytest.mark.parametrize(
@@ -271,6 +273,7 @@ def test_results_come_before_the_text() -> None:
         ToolResult("b", "f", "no", is_error=True),
         ToolResult("c", "f", content=(Text("x"), Text("y"))),
         ToolResult("d", "f", content=(image,)),
+        ToolResult("e", "f", content=(Text("z"),)),
     )
     source = {"type": "base64", "media_type": "image/png", "data": "aW1n"}
     assert messages_of(Message.user(Text("And?"), *results))[0]["content"] == [
@@ -282,6 +285,7 @@ def test_results_come_before_the_text() -> None:
             "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}],
         },
         {"type": "tool_result", "tool_use_id": "d", "content": [{"type": "image", "source": source}]},
+        {"type": "tool_result", "tool_use_id": "e", "content": "z"},
         {"type": "text", "text": "And?"},
     ]
 
@@ -325,7 +329,6 @@ def test_edited_message_of_claude_keeps_what_its_parts_carry() -> None:
     cited = sent({"type": "text", "text": "old", "citations": [1]})
     parts = (
         Thought("hm", SIGNED),
-        Thought("changed", SIGNED),
         Thought("of another model", sent({}, "gemini")),
         REDACTED,
         Opaque("other", sent({}, "gemini")),
@@ -339,6 +342,8 @@ def test_edited_message_of_claude_keeps_what_its_parts_carry() -> None:
     assert text == {"type": "text", "text": "new", "citations": [1]}
     assert (call["name"], call["input"]) == ("f", {"x": 1})
     assert call["id"].startswith("call_")
+    changed = messages_of(HI, Message("model", (Thought("changed", SIGNED), Text("a"))))[1]
+    assert changed["content"] == [{"type": "text", "text": "a"}]
 
 
 # Responses
@@ -465,6 +470,29 @@ def test_call_whose_arguments_are_not_json_does_not_go_back_as_it_came() -> None
     [call] = response.message.calls
     assert call.arguments_error is not None
     assert raw_of(response) is None
+
+
+def test_block_of_the_api_whose_input_is_not_json_goes_back_without_it() -> None:
+    block = {"type": "server_tool_use", "id": "b", "input": {}}
+    response = streamed((block, [{"type": "input_json_delta", "partial_json": '{"x'}]))
+    assert raw_of(response)["content"] == [{"type": "server_tool_use", "id": "b", "input": {}}]
+
+
+@pytest.mark.parametrize(("reason", "is_complete"), [("tool_use", True), ("max_tokens", False)])
+def test_call_that_does_not_end_is_complete_only_if_the_response_is(reason: str, is_complete: bool) -> None:
+    decoder = StreamDecoder()
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    list(decoder.decode({"type": "content_block_start", "index": 0, "content_block": block}))
+    delta = {"type": "input_json_delta", "partial_json": "{}"}
+    list(decoder.decode({"type": "content_block_delta", "index": 0, "delta": delta}))
+    list(decoder.decode({"type": "message_delta", "delta": {"stop_reason": reason}}))
+    [call] = decoder.response().message.calls
+    assert (call.arguments_error is None) == is_complete
+
+
+def test_output_without_thinking_is_never_negative() -> None:
+    usage = {"output_tokens": 1, "output_tokens_details": {"thinking_tokens": 3}}
+    assert decoded(usage=usage).usage == Usage(0, 0, 3)
 
 
 def test_delta_of_a_block_that_has_not_started_is_malformed() -> None:

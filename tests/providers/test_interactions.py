@@ -242,7 +242,8 @@ def test_failed_interaction_raises_its_error(fields: Any, message: str) -> None:
 def test_citations() -> None:
     annotations = [{"url": "https://x", "title": "X"}, {"source": "https://y"}, {"title": "no url"}]
     content = [{"type": "text", "text": "a", "annotations": annotations}]
-    response = decoded({"type": "model_output", "content": content}, {"type": "other", "content": content})
+    other = [{"type": "text", "annotations": [{"url": "https://other"}]}]
+    response = decoded({"type": "model_output", "content": content}, {"type": "other", "content": other})
     assert [(citation.url, citation.title) for citation in response.citations] == [
         ("https://x", "X"),
         ("https://y", ""),
@@ -320,6 +321,8 @@ def test_streamed_steps_are_put_together() -> None:
         *(("PartStart", 4), ("PartDelta", 4), ("PartDelta", 4), ("PartEnd", 4)),
         *(("PartStart", 5), ("PartEnd", 5)),
     ]
+    assert events[2].part == response.message.parts[0]
+    assert events[10].part == ToolCall("c", "f")
     summary = [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]
     texts = [{"type": "text", "text": "ab", "annotations": [annotation]}, image, {"type": "text", "text": "c"}]
     assert raw_of(response) == [
@@ -342,6 +345,20 @@ def test_thought_without_a_summary_is_an_opaque_part() -> None:
     events, response = streamed(start(0, type="thought"), delta(0, type="thought_signature", signature="s"), stop(0))
     assert summarized(events) == [("PartStart", 0), ("PartEnd", 0)]
     assert isinstance(response.message.parts[0], Opaque)
+
+
+def test_thought_that_arrives_whole_is_a_part() -> None:
+    events, response = streamed(start(0, type="thought", summary=[{"text": "hm"}]), stop(0))
+    [thought] = response.message.parts
+    assert isinstance(thought, Thought)
+    assert [event.part for event in events] == [thought, thought]
+
+
+@pytest.mark.parametrize(("status", "is_complete"), [("requires_action", True), ("incomplete", False)])
+def test_call_that_does_not_end_is_complete_only_if_the_response_is(status: str, is_complete: bool) -> None:
+    call = start(0, type="function_call", id="c", name="f")
+    _, response = streamed(call, delta(0, type="arguments_delta", arguments="{}"), status=status)
+    assert (response.message.calls[0].arguments_error is None) == is_complete
 
 
 def test_call_whose_arguments_are_not_json_is_not_sent_back_as_it_came() -> None:

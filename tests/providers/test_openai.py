@@ -1,21 +1,25 @@
 """The Chat Completions API: requests from conversations, and messages from responses."""
 
+import asyncio
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan import Agent
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse, Output, RequestConfig, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolChoice, ToolSpec
-from midspan.errors import ConfigError, MalformedResponseError, ServerError
+from midspan.errors import ConfigError, CredentialsError, MalformedResponseError, ServerError
 from midspan.providers.openai.client import OpenAI
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.profile import PRESETS
+from tests.gemini.recorder import Recorder, recorder
 
 HI = Message.user("Hi")
 PLAIN, OTHER = ToolSpec("plain"), ToolSpec("other", "Another one.", {"type": "object"}, strict=True)
@@ -518,6 +522,8 @@ def test_arguments_may_be_an_object() -> None:
         assert response.message.parts == (ToolCall("a", "f", {"x": 1}),)
     whole = decoded({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": None}}]})
     assert whole.message.parts == (ToolCall("a", "f"),)
+    whole = decoded({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}}]})
+    assert whole.message.parts == (ToolCall("a", "f", {"x": 1}),)
 
 
 def test_citations() -> None:
@@ -597,3 +603,49 @@ def test_service_without_a_default_model_needs_a_name() -> None:
 def test_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown preset 'x'; known: openai, azure"):
         OpenAI("m", preset="x")
+
+
+@pytest.fixture
+def service() -> Iterator[Recorder]:
+    with recorder() as service:
+        service.answer({"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]})
+        yield service
+
+
+def test_credentials_are_sent_in_the_header_of_the_service(service: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f" {service.url} ")
+    monkeypatch.setenv("OPENAI_API_KEY", "from-env")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", service.url)
+    monkeypatch.delenv("OLLAMA_API_KEY", raising=False)
+    for provider, header, value in (
+        (OpenAI("m"), "authorization", "Bearer from-env"),
+        (OpenAI("m", api_key="k"), "authorization", "Bearer k"),
+        (OpenAI("m", token=lambda: "t"), "authorization", "Bearer t"),
+        (OpenAI("m", preset="azure", api_key="k"), "api-key", "k"),
+        (OpenAI("m", preset="ollama", base_url=service.url), "authorization", None),
+        (OpenAI("m", api_key="k", headers={"x-more": "1"}), "x-more", "1"),
+    ):
+        assert Agent(provider).run_sync("Hi").text == "Hello."
+        assert service.last.headers.get(header) == value
+    assert service.seen[3].path == "/openai/v1/chat/completions"
+    assert "authorization" not in service.seen[3].headers
+
+
+def test_service_that_needs_a_key_says_which(service: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    with pytest.raises(CredentialsError, match="GROQ_API_KEY"):
+        Agent(OpenAI("m", preset="groq", base_url=service.url)).run_sync("Hi")
+    assert service.seen == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"data": [{"id": "a"}, {"id": ""}, "x", {"id": "b"}]},
+        [{"id": "a"}, {"id": "b"}],  # as Together answers
+    ],
+)
+def test_models_are_listed(service: Recorder, page: Any) -> None:
+    service.answers.clear()
+    service.answer(page)
+    assert asyncio.run(OpenAI("m", api_key="k", base_url=service.url).list_models()) == ["a", "b"]

@@ -154,7 +154,7 @@ def usage_of(usage: dict[str, Any]) -> Usage:
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
     prompt, completion, total = (token_count(usage, name) for name in names)
     thoughts = token_count(usage.get("completion_tokens_details"), "reasoning_tokens")
-    excludes_reasoning = thoughts > 0 and total == prompt + completion + thoughts
+    excludes_reasoning = total == prompt + completion + thoughts
     details = usage.get("prompt_tokens_details")
     cached = token_count(details, "cached_tokens") or token_count(usage, "prompt_cache_hit_tokens")
     written = token_count(details, "cache_write_tokens") or token_count(usage, "cache_creation_input_tokens")
