@@ -558,6 +558,17 @@ def test_streamed_message_is_the_message_of_a_whole_response() -> None:
     }
 
 
+def test_fields_of_a_call_may_come_late() -> None:
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+    late = {"index": 0, "id": "", "type": None, "extra_content": {"x": 1}, "function": {"arguments": "{}"}}
+    response = streamed({"tool_calls": [call]}, {"tool_calls": [late]}, preset="google-openai", reason="tool_calls")
+    data = response.message.provider_data
+    assert data is not None
+    [raw] = json.loads(bytes(data.raw))["tool_calls"]
+    assert (raw["id"], raw["type"], raw["extra_content"]) == ("a", "function", {"x": 1})
+    assert raw["function"] == {"name": "f", "arguments": "{}"}
+
+
 def test_other_choices_of_a_stream_are_ignored() -> None:
     decoder = StreamDecoder(PRESETS["openai"])
     choices = [{"index": 1, "delta": {"content": "no"}}, {"delta": {"content": "yes"}, "finish_reason": "stop"}]

@@ -254,7 +254,6 @@ class StreamDecoder(EventDecoder):
             return None
         if name and last.name and (name != last.name or last.is_complete):
             return None
-        last.given_id = id or last.given_id
         return last
 
     def response(self) -> ModelResponse:
@@ -290,12 +289,11 @@ class _StreamedCall:
     """A call whose arguments arrive in pieces."""
 
     def __init__(self, delta: dict[str, Any], part_index: int) -> None:
-        function = delta.get("function") or {}
         self.index = delta.get("index")
         self.given_id = delta.get("id")
-        """The id of the service, which may arrive late, or never."""
+        """The id of the service, if it comes with the first delta."""
         self.id = str(self.given_id or local_id())
-        self.name = str(function.get("name") or "")
+        self.name = ""
         self.part_index = part_index
         self.pieces: list[str] = []
         self.is_started = False
