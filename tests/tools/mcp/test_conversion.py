@@ -10,6 +10,12 @@ from midspan._types.specs import Effects
 from midspan.errors import SchemaError
 from midspan.tools.mcp.conversion import NO_OUTPUT, RemoteTool, describe_invalid, remote_tool, to_tool_result
 
+
+@pytest.fixture(scope="session", autouse=True)
+def prefork() -> None:
+    """Start no process: these tests need no server."""
+
+
 CALL = ToolCall("c", "f")
 
 

@@ -11,6 +11,11 @@ from midspan.tools.mcp.protocols import ProtocolCache, ProtocolInfo
 from midspan.tools.mcp.stdio import LineSplitter, LongLine
 
 
+@pytest.fixture(scope="session", autouse=True)
+def prefork() -> None:
+    """Start no process: these tests need no server."""
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [

@@ -15,6 +15,12 @@ from midspan.tools.mcp.calls import Calls, _ActiveCall, _optional
 from midspan.tools.mcp.http import NOT_SENT, SESSION_LOST, _LimitedTransport
 from midspan.tools.mcp.stdio import ServerProcess, StdioTransport
 
+
+@pytest.fixture(scope="session", autouse=True)
+def prefork() -> None:
+    """Start no process: these tests need no server."""
+
+
 MESSAGE = {"accept": "application/json, text/event-stream"}
 IN_SESSION = {**MESSAGE, MCP_SESSION_ID: "s"}
 

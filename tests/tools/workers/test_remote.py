@@ -337,7 +337,7 @@ def test_worker_that_does_not_answer_pings_is_given_up(tmp_path: Path, make_work
     run(main())
 
 
-def test_closing_stops_idle_workers(host: Workers) -> None:
+def test_closing_stops_idle_workers_and_accepts_no_more(host: Workers, tmp_path: Path) -> None:
     async def main() -> None:
         with closing(Worker(host, ADD)) as worker:
             await host.list_tools()
@@ -347,6 +347,7 @@ def test_closing_stops_idle_workers(host: Workers) -> None:
             worker.close()
             await task
             assert host.address is None
+            assert not (tmp_path / "host.sock").exists()
 
     run(main())
 
