@@ -117,7 +117,7 @@ def test_value_must_match_the_output_schema() -> None:
 
 
 def test_result_without_anything_is_a_text() -> None:
-    assert result_of().value == NO_OUTPUT
+    assert result_of() == ToolResult("c", "f", NO_OUTPUT)
     assert result_of(content=[{"type": "text", "text": "a"}]).value is None
     assert result_of(structuredContent={"a": 1}).value == {"a": 1}
 

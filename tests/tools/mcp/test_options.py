@@ -24,6 +24,7 @@ def prefork() -> None:
         ("python -m mcp_time", "mcp_time"),
         ("uvx --quiet", "uvx"),
         (["/usr/bin/server.py"], "server"),
+        (["/usr/bin/server.py", "data"], "server"),
         (["./server.py", "--verbose"], "server"),
         (["python", "clock.py", "/srv/data", "./x"], "clock"),
         ("python clock.py", "clock"),

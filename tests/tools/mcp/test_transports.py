@@ -178,6 +178,10 @@ def test_reading_pauses_while_much_waits_to_be_parsed() -> None:
         assert not pipe.is_paused
         assert await waiting == b"c"
         process.pipe_connection_lost(2, None)
+        waiting = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        process.pipe_data_received(1, b"e\n")
+        assert await waiting == b"e"
         process.pipe_data_received(1, b"d\n")
         process.pipe_connection_lost(1, None)
         assert [line async for line in lines] == [b"d"]
@@ -192,6 +196,10 @@ def test_line_that_is_far_too_long_ends_the_connection() -> None:
         process.pipe_data_received(1, b"x" * 200)
         process.pipe_data_received(1, b"\nok\n")
         assert [type(await anext(lines)).__name__, await anext(lines)] == ["LongLine", b"ok"]
+        waiting = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        process.pipe_data_received(1, b"open\n")
+        assert await waiting == b"open"
         process.pipe_data_received(1, b"x" * 201)
         assert [line async for line in lines] == []
 
