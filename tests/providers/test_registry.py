@@ -23,6 +23,7 @@ from midspan.providers.registry import (
     families,
     provider_of,
 )
+from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 
 
@@ -177,6 +178,7 @@ MODELS = {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}
 def test_check_of_a_family_asks_its_service_for_the_models(
     name: str, url_variable: str, key_variable: str, service_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registry, "_CHECK_SECONDS", BOUND)
     family = find_family(name)
     assert family.list_models is not None
     assert family.check is not None
