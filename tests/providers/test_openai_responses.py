@@ -288,6 +288,12 @@ def test_output_items_are_parts_that_carry_them() -> None:
     assert [part.arguments_error is None for part in parts if isinstance(part, ToolCall)] == [True, False]
 
 
+@pytest.mark.parametrize(("text", "arguments"), [('{"x": 1}', {"x": 1}), ("", {}), (None, {})])
+def test_arguments_of_a_call(text: str | None, arguments: dict[str, Any]) -> None:
+    [call] = decoded({**CALL, "arguments": text}).message.calls
+    assert (call.arguments, call.arguments_error) == (arguments, None)
+
+
 def test_refusal_is_the_finish_reason_of_a_complete_response() -> None:
     item = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot."}]}
     response = decoded(item)
