@@ -389,22 +389,29 @@ def test_budget_of_thinking_fits_the_maximum_of_tokens(
         ("https://ollama.example/api", "https://ollama.example/api"),
     ],
 )
-def test_ollama_host_may_be_a_host_alone(host: str, url: str) -> None:
-    assert service_url(PRESETS["ollama"], {"OLLAMA_HOST": host}) == url
+def test_ollama_host_may_be_a_host_alone(host: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    assert service_url(PRESETS["ollama"]) == url
 
 
 @pytest.mark.parametrize(
     ("endpoint", "url"),
     [
         ("https://openai-prod.openai.azure.com/", "https://openai-prod.openai.azure.com/openai/v1"),
+        ("https://x.openai.azure.com?api-version=1", "https://x.openai.azure.com/openai/v1?api-version=1"),
         (
             "https://x.openai.azure.com/openai/deployments/d?api-version=1",
             "https://x.openai.azure.com/openai/deployments/d?api-version=1",
         ),
     ],
 )
-def test_azure_endpoint_is_completed(endpoint: str, url: str) -> None:
-    assert service_url(PRESETS["azure"], {"AZURE_OPENAI_ENDPOINT": endpoint}) == url
+def test_azure_endpoint_is_completed(endpoint: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", endpoint)
+    assert service_url(PRESETS["azure"]) == url
+    monkeypatch.delenv("AZURE_OPENAI_ENDPOINT")
+    assert service_url(PRESETS["azure"], endpoint) == url
+    with pytest.raises(ConfigError, match="Azure OpenAI needs an address"):
+        service_url(PRESETS["azure"])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from midspan._types.context import RunContext
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, ToolError
-from midspan.tools import MCPServer, ToolListing, ToolSource, mcp_app, mcp_server, tool, tool_from_spec
+from midspan.tools import MCPServer, ToolListing, ToolSource, mcp_app, mcp_server, serve_mcp, tool, tool_from_spec
 from midspan.tools.toolbox import Toolbox
 from tests.bounds import BOUND
 from tests.tools.mcp_serve.serving import ERAS, served
@@ -49,6 +49,8 @@ async def test_functions_are_listed_with_their_schemas(era: str) -> None:
         assert client.server_info is not None
         assert client.server_info.name == "sums"
         assert client.instructions == "Use add."
+        assert client.server_capabilities.tools is not None
+        assert client.server_capabilities.tools.list_changed
         (declared,) = (await client.list_tools()).tools
     assert declared.name == "add"
     assert declared.description is not None
@@ -400,7 +402,7 @@ async def test_answer_is_taken_once_and_a_question_without_answer_ends_the_tool(
             gone.set()
 
     answer, _ = _answering()
-    server = mcp_server(tool(order, timeout=None))
+    server = mcp_server([tool(order, timeout=None), add])
     async with Client(server, elicitation_callback=answer) as client:
         session = client.session
 
@@ -415,6 +417,8 @@ async def test_answer_is_taken_once_and_a_question_without_answer_ends_the_tool(
 
         first = await ask()
         assert list(first.input_requests) == ["count"]
+        with pytest.raises(MCPError):  # the state of one call does not continue another one
+            await session.call_tool("add", {"a": 1}, request_state=first.request_state, allow_input_required=True)
         second = await ask(first.request_state, other=1)
         assert list(second.input_requests) == ["count"], "the answer to another question is ignored"
         assert second.request_state != first.request_state
@@ -544,8 +548,20 @@ async def test_tool_calls_read_only_tools_of_the_server() -> None:
     assert "declared read-only" in result.structured_content["paid"]
 
 
+async def test_calls_of_calls_are_ten_deep_at_most() -> None:
+    @tool(read_only=True)
+    async def nest(context: RunContext[None]) -> int:
+        result = await context.call_tool("nest", {})
+        return 0 if result.is_error else result.value + 1
+
+    async with Client(mcp_server([nest])) as client:
+        assert (await client.call_tool("nest", {})).structured_content == {"result": 10}
+
+
 async def test_source_that_is_not_a_tool_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not a tool"):
         mcp_server([3])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="hosts must be a list of names"):
         mcp_app([add], hosts="example.com")
+    with pytest.raises(ConfigError, match="hosts must be a list of names"):
+        await serve_mcp([add], port=0, hosts="example.com")

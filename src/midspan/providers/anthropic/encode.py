@@ -6,6 +6,7 @@ What Claude sent goes back as it came; messages of other providers are encoded f
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -63,13 +64,8 @@ def _continues_without_thinking(history: History) -> bool:
     Another provider's model may have made them, or Claude while a call was forced. The API rejects such a turn if
     thinking has a budget.
     """
-    for message in reversed(history.messages):
-        if message.role == "user":
-            if not message.results:
-                return False
-        elif not any(_is_thinking(part) for part in message.parts):
-            return True
-    return False
+    turn = takewhile(lambda message: message.role == "model" or message.results, reversed(history.messages))
+    return any(message.role == "model" and not any(map(_is_thinking, message.parts)) for message in turn)
 
 
 def _is_thinking(part: Part) -> bool:
@@ -150,21 +146,26 @@ def _encode_thinking(settings: ModelSettings, capabilities: Capabilities) -> tup
         _log.warning("this Claude model does not support extended thinking; the setting is ignored")
         return None, None
     effort = None
-    if capabilities.adaptive and (level is None or isinstance(level, str) or level < 0 or not capabilities.budget):
+    is_automatic = level in (None, -1)
+    if capabilities.adaptive and (is_automatic or isinstance(level, str) or not capabilities.budget):
         thinking: dict[str, Any] = {"type": "adaptive"}
         if isinstance(level, str):
             effort = _EFFORTS[level]
-        elif level is not None and level > 0:
+        elif level is not None and not is_automatic:
             effort = "low" if level <= _BUDGETS["low"] else "medium" if level <= _BUDGETS["medium"] else "high"
     else:
-        tokens = _BUDGETS[level] if isinstance(level, str) else _DEFAULT_BUDGET if level in (None, -1) else level
-        if settings.max_tokens is not None and tokens >= settings.max_tokens:  # it must be below the maximum
-            tokens = settings.max_tokens - 1
-        if tokens < _MIN_BUDGET and settings.max_tokens is not None and settings.max_tokens <= _MIN_BUDGET:
-            _log.warning(
-                "thinking needs more than %d tokens, so max_tokens=%d turns it off", _MIN_BUDGET, settings.max_tokens
-            )
-            return None, None
+        tokens = (
+            _BUDGETS[level] if isinstance(level, str) else _DEFAULT_BUDGET if level is None or is_automatic else level
+        )
+        if settings.max_tokens is not None:
+            if settings.max_tokens <= _MIN_BUDGET:
+                _log.warning(
+                    "thinking needs more than %d tokens, so max_tokens=%d turns it off",
+                    _MIN_BUDGET,
+                    settings.max_tokens,
+                )
+                return None, None
+            tokens = min(tokens, settings.max_tokens - 1)  # it must be below the maximum
         thinking = {"type": "enabled", "budget_tokens": max(tokens, _MIN_BUDGET)}
     if settings.show_thoughts is not None and capabilities.adaptive:
         thinking["display"] = "summarized" if settings.show_thoughts else "omitted"

@@ -32,6 +32,7 @@ OUTPUT = replace(
     strict=True,
 )  # fmt: skip
 """https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations"""
+_NEWEST = (99,)
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 
 
@@ -49,7 +50,7 @@ class Capabilities(Struct, frozen=True):
 def capabilities_of(model: str) -> Capabilities:
     """Return the capabilities of a model by the version in its name. Unknown names count as the newest models."""
     match = _VERSION.search(model)
-    version = (99, 0) if match is None else (int(match[1]), int(match[2] or 0))
+    version = _NEWEST if match is None else tuple(int(number) for number in match.groups() if number)
     max_tokens = 16_000 if version >= (3, 7) else 8_192 if version >= (3, 5) else 4_096
     return Capabilities((3, 7) <= version < (4, 7), version >= (4, 6), max_tokens)
 

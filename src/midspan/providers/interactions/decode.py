@@ -52,8 +52,8 @@ def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) 
     if status == "failed":
         errors = document.get("errors") or [document.get("error") or {}]
         raise ServerError(f"Gemini: {errors[0].get('message') or 'the interaction failed'}")
-    decoded = [msgspec.json.decode(step) for step in steps]
-    parts = tuple(part for step, raw_step in zip(decoded, steps, strict=True) for part in parts_of(step, raw_step))
+    decoded = [(msgspec.json.decode(raw_step), raw_step) for raw_step in steps]
+    parts = tuple(part for step, raw_step in decoded for part in parts_of(step, raw_step))
     return ModelResponse(
         Message("model", parts, ProviderData(ORIGIN, Raw(b"[%b]" % b",".join(steps)))),
         _FINISH_REASONS.get(status or "", FinishReason.OTHER),
@@ -62,7 +62,7 @@ def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) 
         model=document.get("model"),
         id=document.get("id") or None,
         raw=raw,
-        citations=tuple(_citations(decoded)),
+        citations=tuple(_citations([step for step, _ in decoded])),
     )
 
 
@@ -187,7 +187,7 @@ class StreamDecoder(EventDecoder):
         part = next(parts_of(step, Raw(encode_json(step))), None)
         if isinstance(part, Thought) and index in self._open:
             yield self.accumulator.add(PartEnd(self._open.pop(index), part))
-        elif isinstance(part, Opaque) and step.get("type") != "model_output":
+        elif isinstance(part, Thought | Opaque) and step.get("type") != "model_output":
             yield from self.accumulator.add_part(part)
         yield from self._end(index)
 

@@ -110,23 +110,23 @@ def connect(
     else:
         variables = dict.fromkeys(preset.key_variables, header)
         auth = EnvironmentKey(preset.service, variables, is_optional=not preset.needs_key)
-    url = service_url(preset) if base_url is None else base_url
-    if preset.name == "azure":
-        url = complete_azure_url(url)
+    url = service_url(preset, base_url)
     return RestClient(url, auth, partial(parse_error, preset.service, OPENAI_CODES), preset.service, **options)
 
 
-def service_url(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of a service, which the environment may change."""
-    url = environment.get(preset.url_variable or "", "").strip() or preset.base_url
+def service_url(preset: Preset, base_url: str | None = None) -> str:
+    """Return the address of a service, which the caller or the environment may change."""
+    url = base_url
+    if url is None:
+        url = os.environ.get(preset.url_variable or "", "").strip() or preset.base_url
     if not url:
         raise ConfigError(f"{preset.service} needs an address: pass base_url=…, or set {preset.url_variable}")
     if preset.name == "azure":
-        return complete_azure_url(url)
-    return _ollama_url(url) if preset.name == "ollama" else url
+        return _azure_url(url)
+    return _ollama_url(url) if preset.name == "ollama" and base_url is None else url
 
 
-def complete_azure_url(url: str) -> str:
+def _azure_url(url: str) -> str:
     """Return the base URL of Azure's API for the endpoint of a resource, as the portal shows it."""
     address, _, query = url.partition("?")
     _, _, path = address.partition("://")[2].partition("/")
@@ -139,8 +139,7 @@ def _ollama_url(host: str) -> str:
     """Return the base URL for a value of OLLAMA_HOST, which may be a host alone."""
     scheme, _, rest = host.rpartition("://")
     host, _, path = rest.partition("/")
-    if host.startswith("0.0.0.0"):  # noqa: S104 - where a server listens, not where it is reached
-        host = host.replace("0.0.0.0", "127.0.0.1", 1)  # noqa: S104
+    host = re.sub(r"^0\.0\.0\.0", "127.0.0.1", host)  # where a server listens, not where it is reached
     if not re.search(r":\d+$", host) and scheme != "https":
         host += ":11434"
     return f"{scheme or 'http'}://{host}/{path.strip('/') or 'v1'}"

@@ -154,7 +154,7 @@ def usage_of(usage: dict[str, Any]) -> Usage:
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
     prompt, completion, total = (token_count(usage, name) for name in names)
     thoughts = token_count(usage.get("completion_tokens_details"), "reasoning_tokens")
-    excludes_reasoning = thoughts > 0 and total == prompt + completion + thoughts
+    excludes_reasoning = total == prompt + completion + thoughts
     details = usage.get("prompt_tokens_details")
     cached = token_count(details, "cached_tokens") or token_count(usage, "prompt_cache_hit_tokens")
     written = token_count(details, "cache_write_tokens") or token_count(usage, "cache_creation_input_tokens")
@@ -254,7 +254,6 @@ class StreamDecoder(EventDecoder):
             return None
         if name and last.name and (name != last.name or last.is_complete):
             return None
-        last.given_id = id or last.given_id
         return last
 
     def response(self) -> ModelResponse:
@@ -290,12 +289,11 @@ class _StreamedCall:
     """A call whose arguments arrive in pieces."""
 
     def __init__(self, delta: dict[str, Any], part_index: int) -> None:
-        function = delta.get("function") or {}
         self.index = delta.get("index")
         self.given_id = delta.get("id")
-        """The id of the service, which may arrive late, or never."""
+        """The id of the service, if it comes with the first delta."""
         self.id = str(self.given_id or local_id())
-        self.name = str(function.get("name") or "")
+        self.name = ""
         self.part_index = part_index
         self.pieces: list[str] = []
         self.is_started = False

@@ -33,9 +33,10 @@ from midspan.providers.openai.profile import NAMES, Preset
 
 _log = logging.getLogger("midspan.providers.openai")
 
-SENT_FIELDS = ("role", "content", "refusal", "tool_calls", "audio", "name", "function_call")
+_SENT_FIELDS = ("role", "content", "refusal", "tool_calls", "audio", "name", "function_call")
 """The fields of a model's message that go back to every service."""
 _CALL_FIELDS = ("id", "type", "function", "custom")
+_NULL, _EMPTY = Raw(b"null"), Raw(b'""')
 _OUTPUT_NAME = "answer"
 
 
@@ -205,13 +206,12 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3",
 
 
 def _encode_model_message(message: Message, preset: Preset) -> Iterator[dict[str, Any]]:
-    fields: dict[str, Any]
     if raw := own_data(message, preset.name):
-        fields = _without_response_fields(raw, preset)
-        if "tool_calls" in fields or fields.get("content", b"null") not in (b"null", b'""'):
-            yield fields
-        return  # an answer without content, which some services send, would be rejected
-    fields = {"role": "assistant", "content": message.text or None}
+        as_sent = _without_response_fields(raw, preset)
+        if _has_content(as_sent):
+            yield as_sent
+        return
+    fields: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     calls: list[Any] = []
     items: list[Any] = []
     """Content that is not text."""
@@ -229,11 +229,17 @@ def _encode_model_message(message: Message, preset: Preset) -> Iterator[dict[str
         fields["content"] = [*text, *items]
     if calls:
         fields["tool_calls"] = calls
-    if calls or fields["content"] is not None or fields.keys() & {"function_call", "audio"}:
+    if _has_content(fields):
         yield fields
     media: list[Part] = [part for part in message.parts if isinstance(part, Blob)]
     if media and not calls:  # images that a model made: only messages of the user can contain them
         yield from _encode_user_message(Message("user", tuple(media)), preset)
+
+
+def _has_content(fields: dict[str, Any]) -> bool:
+    """Whether a message can be sent: one without content, which some services send, would be rejected."""
+    is_more_than_text = not fields.keys().isdisjoint(("tool_calls", "function_call", "audio", "refusal"))
+    return is_more_than_text or fields.get("content") not in (None, _NULL, _EMPTY)
 
 
 def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
@@ -243,18 +249,14 @@ def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
 
 def _without_response_fields(raw: Raw, preset: Preset) -> dict[str, Any]:
     """Return a message that the service sent, without what it does not accept back."""
-    message = _fields_of(raw)
+    names = (*_SENT_FIELDS, *preset.message_fields)
     fields: dict[str, Any] = {
-        name: value for name, value in message.items() if name in SENT_FIELDS or name in preset.message_fields
+        name: value
+        for name, value in _fields_of(raw).items()
+        if name in names and (value != _NULL or name == "content")
     }
-    for name in ("refusal", "audio", "function_call"):
-        if fields.get(name) == b"null":
-            del fields[name]
-    if "tool_calls" in fields:
-        calls = msgspec.json.decode(fields["tool_calls"], type=list[dict[str, Raw]] | None) or []
+    if calls := msgspec.json.decode(fields.pop("tool_calls", b"[]"), type=list[dict[str, Raw]]):
         fields["tool_calls"] = [_without_call_fields(call, preset) for call in calls]
-        if not calls:
-            del fields["tool_calls"]
     return fields
 
 

@@ -121,13 +121,12 @@ class Channel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the socket. An event loop in which it is registered has to forget it before."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
-            if not call_in(self._caller_loop or self._loop, self._close):
-                self._close()
+        """Close the socket, once. An event loop in which it is registered has to forget it before."""
+        self._is_closed = True
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        if not call_in(self._caller_loop or self._loop, self._close):
+            self._close()
 
     def _close(self) -> None:
         self._leave()

@@ -143,7 +143,7 @@ class MCPApp:
 
     async def start(self) -> None:
         """Start the server, once. Raises what prevents the tools from being listed."""
-        if self._started is None or (self._runner is not None and self._runner.done()):
+        if self._started is None or self._runner is None or self._runner.done():
             self._started = asyncio.get_running_loop().create_future()
             self._stop = asyncio.Event()
             # A task of its own, because the SDK has to stop the server in the task that started it.
@@ -182,5 +182,5 @@ class MCPApp:
 
 
 def _check_names(label: str, names: Sequence[str]) -> None:
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+    if isinstance(names, str):
         raise ConfigError(f"{label} must be a list of names, got {names!r:.80}")
