@@ -197,12 +197,24 @@ def test_cancelled_run_says_so_to_everybody() -> None:
         with subscribed(server, run_id) as events:
             next(events)
             cancelled = server.post(f"/api/v1/runs/{run_id}/cancel", {}).json()
-            assert cancelled["state"] == "cancelled"
+            assert (cancelled["state"], cancelled["error"]["code"]) == ("cancelled", 409)
             *_, (_, kind, end) = events
             assert (kind, end["error"]["kind"]) == ("run_end", "cancelled")
         assert gate.cancelled.wait(BOUND)
         again = server.post(f"/api/v1/runs/{run_id}/cancel", {})
         assert (again.status_code, again.json()["state"]) == (200, "cancelled")
+
+
+def test_running_session_is_busy_and_deleting_it_cancels_its_run() -> None:
+    gate = Gate()
+    with serving(gate.agent()) as server:
+        run_id = server.post("/api/v1/runs", {"prompt": "Wait.", "session_id": "s"}).json()["run_id"]
+        assert gate.entered.wait(BOUND)
+        busy = server.post("/api/v1/chat", {"prompt": "Again.", "session_id": "s"})
+        assert (busy.status_code, busy.json()["error"]) == (409, "conflict")
+        assert server.client.delete("/api/v1/sessions/s").status_code == 204
+        assert gate.cancelled.wait(BOUND)
+        assert server.get(f"/api/v1/runs/{run_id}").status_code == 404
 
 
 def test_quiet_stream_has_heartbeats() -> None:

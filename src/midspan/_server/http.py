@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from functools import cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -159,18 +158,13 @@ async def _read(request: Request, config: ServerConfig) -> bytes:
     return bytes(body)
 
 
-@cache
-def _validator(kind: Any) -> SchemaValidator:
-    return SchemaValidator(msgspec.json.schema(kind))
-
-
 def _problems(body: bytes, kind: Any) -> str:
     """Return what is wrong with a body that cannot be decoded: each field with what is expected there."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    problems = _validator(kind).problems(value)[:5]
+    problems = SchemaValidator(msgspec.json.schema(kind)).problems(value)[:5]
     return "; ".join(map(str, problems)) or "it has a value that is out of range"
 
 

@@ -93,7 +93,8 @@ class OpenAIApi:
         for name in client_names:
             if name in server_names:
                 raise invalid(f"the server has a tool {name!r} of its own; give that of the request another name")
-        options: dict[str, Any] = {"system": system_prompt(service.agent.system, body.messages)}
+        system = system_prompt(service.agent.system, body.messages)
+        options: dict[str, Any] = {} if system == service.agent.system else {"system": system}
         if declared:
             options["tools"] = [*service.builtins, service.source, *declared]
         if settings := run_settings(body):
@@ -102,8 +103,6 @@ class OpenAIApi:
             options["tool_choice"] = wanted
         if schema := output_schema(body):
             options["output"] = _checked_schema(schema)
-        if options["system"] == service.agent.system:
-            del options["system"]
         return await service.start(owner, None, choice=choice, messages=messages, deltas=bool(body.stream), **options)
 
     async def _chunks(self, run: StartedRun, body: d.CompletionRequest) -> AsyncGenerator[bytes, None]:

@@ -1,5 +1,6 @@
 """/openapi.json, made from the documents, and a page that shows it: plain HTML without scripts."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
@@ -151,7 +152,8 @@ def _name_models(schemas: dict[str, Any], models: Sequence[ModelChoice]) -> None
 
 def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
     is_open = not operation.path.startswith(("/api/", "/v1/"))
-    fields: dict[str, Any] = {"summary": operation.summary, "operationId": _id(operation)}
+    operation_id = re.sub(r"\W+", "_", f"{operation.method.lower()}{operation.path}").strip("_")
+    fields: dict[str, Any] = {"summary": operation.summary, "operationId": operation_id}
     if operation.parameters:
         fields["parameters"] = [{"name": name.removeprefix("?"), **_PARAMETERS[name]} for name in operation.parameters]
     if operation.body is not None:
@@ -171,11 +173,6 @@ def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
     return fields
 
 
-def _id(operation: _Operation) -> str:
-    words = operation.path.translate(str.maketrans("/{}.-", "     ")).split()
-    return "_".join((operation.method.lower(), *words))
-
-
 def _json(kind: Any) -> dict[str, Any]:
     is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"} if is_struct else {"type": "object"}
@@ -186,7 +183,6 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font: 14px/1.4 ui-monospace, monospace; }
 summary { cursor: pointer; padding: .3rem 0; }
-details { border-top: 1px solid #8884; }
 pre { overflow-x: auto; }
 :root { color-scheme: light dark; }
 """

@@ -33,7 +33,6 @@ from midspan.tools.wrap import WrapperSource, is_local, list_source
 _log = logging.getLogger("midspan._server")
 
 _SHUTDOWN = "the server is shutting down"
-Observer = Callable[["StartedRun"], None]
 
 
 class ModelChoice(Struct, frozen=True, eq=False):
@@ -83,7 +82,7 @@ class Service:
         self.config = config
         self.runs = BackgroundRuns(self.agent, journal)
         self.journal = self.runs.journal
-        self.observers: list[Observer] = []
+        self.observers: list[Callable[[StartedRun], None]] = []
         """Called with every run that is started, for metrics."""
         self.is_draining = False
         self.has_journal_failed = False
