@@ -182,7 +182,6 @@ def _json(kind: Any) -> dict[str, Any]:
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font: 14px/1.4 ui-monospace, monospace; }
-summary { cursor: pointer; padding: .3rem 0; }
 pre { overflow-x: auto; }
 :root { color-scheme: light dark; }
 """
