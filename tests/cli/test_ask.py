@@ -169,6 +169,13 @@ def test_word_that_cannot_be_a_command_is_a_question(home: Path, question: str) 
     assert midspan(question, home=home).code == 0
 
 
+def test_word_that_is_almost_a_command_is_not_sent_to_the_model(home: Path) -> None:
+    ended = midspan("doctro", home=home)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "midspan: unknown command doctro; use midspan doctor, or midspan ask doctro\n"
+    assert midspan("ask", "doctro", home=home).code == 0
+
+
 def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
     (home / "notes.txt").write_text("remember the milk")
     with recorder() as record:
@@ -432,7 +439,6 @@ def test_second_interrupt_saves_the_call_too(home: Path, number: int) -> None:
     assert process.returncode == 130
     process.communicate(timeout=BOUND)
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
-    assert json.loads(midspan("runs", "--json", home=home).out)[0]["state"] == "cancelled"
 
 
 def test_failed_run_has_exit_code_one(home: Path) -> None:
@@ -596,7 +602,7 @@ def test_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None
     assert "\x1b[3" in seen, "in colour"
 
 
-def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
+def test_notices_are_wrapped_between_words_and_answers_are_not_changed(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(response({"text": "abcdefgh " * 20}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
@@ -608,7 +614,7 @@ def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
         finally:
             answering.close()
             offline.close()
-    assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
+    assert "abcdefgh " * 20 in answer
     assert "no model is named and no key is set, so the offline\r\n  model" in notice
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from midspan import MemoryJournal
 from midspan._server.config import ServerConfig
-from midspan._server.listen import serve
+from midspan._server.listen import bind, serve
 from midspan.emulator import LocalGemini, Rule, When, answer, call
 from midspan.errors import ConfigError, JournalError
 from midspan.server import create_app
@@ -131,7 +131,7 @@ def test_killed_server_leaves_interrupted_runs_that_never_run_again(tmp_path: Pa
             path = f"{server.url}/api/v1/runs/{run_id}/events?view=final"
             with httpx.stream("GET", path, timeout=BOUND) as response:
                 ((_, kind, data),) = events_of(response.iter_lines())
-            assert (kind, data["error"], data["code"]) == ("error", "interrupted", 500)
+            assert (kind, data["error"], data["code"]) == ("error", "processing_error", 500)
             last = {"Last-Event-ID": str(len(kinds) - 1)}
             assert httpx.get(f"{server.url}/api/v1/runs/{run_id}/events", headers=last).status_code == 204
             cancelled = httpx.post(f"{server.url}/api/v1/runs/{run_id}/cancel").json()
@@ -287,8 +287,8 @@ class UnreadableJournal(MemoryJournal):
 
 def test_server_that_cannot_start_is_a_configuration_error() -> None:
     app = create_app(sum_agent(), journal=UnreadableJournal())
-    with pytest.raises(ConfigError, match="the server could not start"):
-        serve(app, ServerConfig(port=0))
+    with bind("127.0.0.1", 0) as listener, pytest.raises(ConfigError, match="the server could not start"):
+        serve(app, ServerConfig(), listener, lambda _: None)
 
 
 def test_state_directory_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:

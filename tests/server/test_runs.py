@@ -197,12 +197,24 @@ def test_cancelled_run_says_so_to_everybody() -> None:
         with subscribed(server, run_id) as events:
             next(events)
             cancelled = server.post(f"/api/v1/runs/{run_id}/cancel", {}).json()
-            assert cancelled["state"] == "cancelled"
+            assert (cancelled["state"], cancelled["error"]["code"]) == ("cancelled", 409)
             *_, (_, kind, end) = events
             assert (kind, end["error"]["kind"]) == ("run_end", "cancelled")
         assert gate.cancelled.wait(BOUND)
         again = server.post(f"/api/v1/runs/{run_id}/cancel", {})
         assert (again.status_code, again.json()["state"]) == (200, "cancelled")
+
+
+def test_running_session_is_busy_and_deleting_it_cancels_its_run() -> None:
+    gate = Gate()
+    with serving(gate.agent()) as server:
+        run_id = server.post("/api/v1/runs", {"prompt": "Wait.", "session_id": "s"}).json()["run_id"]
+        assert gate.entered.wait(BOUND)
+        busy = server.post("/api/v1/chat", {"prompt": "Again.", "session_id": "s"})
+        assert (busy.status_code, busy.json()["error"]) == (409, "conflict")
+        assert server.client.delete("/api/v1/sessions/s").status_code == 204
+        assert gate.cancelled.wait(BOUND)
+        assert server.get(f"/api/v1/runs/{run_id}").status_code == 404
 
 
 def test_quiet_stream_has_heartbeats() -> None:
@@ -260,12 +272,6 @@ def test_wrong_event_id_is_refused(id: str) -> None:
         ("runs?after=odd", "after must be the value of next in the page before"),
         ("sessions?after=-1", "after must be the value of next in the page before"),
         ("runs?limit=201", "limit must be a number from 1 to 200"),
-        (
-            "runs?stat=failed&page=2",
-            "unknown query parameters: page, stat; known here: after, limit, session_id, state",
-        ),
-        ("tools?limit=1", "unknown query parameters: limit; known here: none"),
-        ("runs?session_id=%2F", "session_id is not the name of a session"),
     ],
 )
 def test_wrong_parameters_of_lists_are_refused(query: str, problem: str) -> None:
@@ -377,5 +383,6 @@ def test_health_is_degraded_from_a_failed_write_until_one_succeeds(caplog: pytes
 def test_method_that_is_not_allowed_is_answered_with_those_that_are() -> None:
     with serving(sum_agent()) as server:
         response = server.client.put("/api/v1/runs")
-        assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD, POST")
-        assert response.json()["message"] == "PUT is not allowed here; allowed: GET, HEAD, POST"
+        allowed = response.headers["allow"]
+        assert (response.status_code, {*allowed.split(", ")}) == (405, {"GET", "HEAD", "POST"})
+        assert response.json()["message"] == f"PUT is not allowed here; allowed: {allowed}"

@@ -23,9 +23,6 @@ COMMANDS = {
 }
 """The commands, each a module of `_cli/commands`, with what they do."""
 
-ArgumentGroup = Any
-"""A parser or a group of its arguments; argparse has no public name for both."""
-
 
 def load_command(name: str) -> ModuleType:
     """Import a command: a module with `add_arguments(parser)`, and `run(options)`, which returns the exit code."""
@@ -61,7 +58,7 @@ def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="count", default=0, help=details)
 
 
-def add_path(parser: ArgumentGroup, *names: str, **options: Any) -> None:
+def add_path(parser: Any, *names: str, **options: Any) -> None:
     """Add an argument for which the shell completes paths. Only `midspan completion` imports shtab."""
     action = parser.add_argument(*names, **options)
     if shtab := sys.modules.get("shtab"):
@@ -98,7 +95,7 @@ def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help=yes_help)
 
 
-def add_tools_argument(parser: ArgumentGroup) -> None:
+def add_tools_argument(parser: Any) -> None:
     tools_help = 'take the tools from a file or module; "ready" means the ready tools; repeatable'
     add_path(parser, "-t", "--tools", metavar="FILE.py|MODULE", action="append", help=tools_help)
 
@@ -108,7 +105,7 @@ def add_mcp_argument(parser: argparse.ArgumentParser) -> None:
     add_path(parser, "--mcp", metavar="FILE", action="append", default=[], help=mcp_help)
 
 
-def add_host_argument(parser: ArgumentGroup) -> None:
+def add_host_argument(parser: Any) -> None:
     host_help = "the address to listen on (default: %(default)s)"
     parser.add_argument("--host", metavar="H", default="127.0.0.1", help=host_help)
 

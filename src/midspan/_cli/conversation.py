@@ -1,6 +1,6 @@
 """A conversation in the terminal: the agent is asked, its answer is shown, and everything is logged."""
 
-import asyncio
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,14 +15,12 @@ from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
+from midspan._schema.settings import settings_of
 from midspan._types.messages import History
-from midspan._types.specs import Limits
+from midspan._types.specs import Limits, ModelSettings
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
 from midspan.tools import Filtered, source_of
-
-_SECONDS_TO_LOG = 1.0
-"""How long a program that exits at once may take to note in the log that its run was cancelled."""
 
 
 def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
@@ -44,7 +42,7 @@ def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> 
         tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
     if settings.model is not None:
         check_credentials(settings.model)
-    options, system = settings.options, settings.system
+    options, system = settings_of(ModelSettings, settings.options, "options of the model"), settings.system
     return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
 
 
@@ -94,22 +92,14 @@ class LoggedConversation:
                         display.show(event)
                     await entry.add(event)
 
-        def exit_at_once() -> None:
-            # In an event loop of its own: the one of the run may be blocked.
-            asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
-
-        error: BaseException | None = None
         try:
-            self.runner.run(watch(), on_exit=exit_at_once)
-        except BaseException as raised:
-            error = raised
-            raise
+            self.runner.run(watch())
         finally:
             for display in displays:
                 display.close()
             if len(stream.messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
                 self.history = stream.messages
-            self.runner.run(entry.end(error))
+            self.runner.run(entry.end(sys.exception()))
 
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""

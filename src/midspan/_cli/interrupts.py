@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, NoReturn, Self, TypeVar
@@ -37,11 +37,8 @@ class InterruptibleRunner:
         """Whether tasks are still running."""
         return bool(asyncio.all_tasks(self._runner.get_loop()))
 
-    def run(self, coroutine: Coroutine[Any, Any, T], on_exit: Callable[[], None] = lambda: None) -> T:
-        """Return the result of the coroutine. Raises KeyboardInterrupt after it was cancelled and has ended.
-
-        If the program exits at once, only `on_exit` is called.
-        """
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the coroutine. Raises KeyboardInterrupt after it was cancelled and has ended."""
         loop = self._runner.get_loop()
         with suppress(NotImplementedError):  # Windows
             # This makes any signal wake the event loop, whichever thread the system gives it to.
@@ -55,8 +52,6 @@ class InterruptibleRunner:
             raise KeyboardInterrupt from None
         except KeyboardInterrupt:
             if getcoroutinestate(main) != CORO_CLOSED:  # a second Ctrl-C: the coroutine has not ended
-                with suppress(Exception):  # the user wants to exit
-                    on_exit()
                 exit_now(EXIT_CODE)
             raise
         finally:

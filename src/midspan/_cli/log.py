@@ -23,8 +23,6 @@ from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
 from midspan.errors import ConfigError, JournalError
 
-RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
-
 _SKIPPED = (events.TextDelta, events.ThoughtDelta, events.ToolCallDelta, events.ToolProgress)
 """Events whose content is in later ones."""
 _DAY = 86_400
@@ -34,7 +32,7 @@ _REMEDY = "; for the log of runs, set XDG_STATE_HOME to a directory that you can
 class RunLog:
     """The log of this user. `run` runs a coroutine."""
 
-    def __init__(self, run: RunCoroutine, *, max_days: int | None = None) -> None:
+    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int | None = None) -> None:
         self._run = run
         self.path = private_directory(state_directory(), _REMEDY) / "runs.db"
         self.journal = SqliteJournal(self.path)
@@ -134,7 +132,7 @@ class LogEntry:
     async def end(self, error: BaseException | None) -> None:
         """Note how the run ended, if its last event has not said so."""
         if self._length and not self._summary.ended:
-            is_cancelled = error is None or isinstance(error, KeyboardInterrupt)
+            is_cancelled = isinstance(error, KeyboardInterrupt)
             name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))
             info = events.ErrorInfo(name, message)
             usage, turns = self._summary.usage, self._summary.turns

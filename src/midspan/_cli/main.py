@@ -12,23 +12,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _open_standard_streams()
     try:
-        code = _dispatch(argv)
-        sys.stdout.flush()
+        return _dispatch(argv)
     except BrokenPipeError:
-        code = 0  # the reader of the output has closed the pipe, as `head` does
-    except OSError as error:
-        from midspan._cli.text import print_line
-
-        print_line(f"cannot write the output: {error.strerror or error}")
-        code = 1
+        return 0  # the reader of the output has closed the pipe, as `head` does
     except KeyboardInterrupt:
         from midspan._cli.interrupts import EXIT_CODE, exit_now
         from midspan._cli.text import print_line
 
         print_line("cancelled")
         exit_now(EXIT_CODE)
-    _discard_unwritable_output()
-    return code
+    finally:
+        _discard_unwritable_output()
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -43,6 +37,14 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--help", "-h", "help", ""):
         root_parser().print_help(sys.stdout if name else sys.stderr)
         return 0 if name else 2
+    if argv == [name] and name.isalpha():
+        from difflib import get_close_matches  # loaded for questions of one word
+
+        from midspan._cli.text import print_line
+
+        if close := get_close_matches(name, COMMANDS, 1, 0.8):
+            print_line(f"unknown command {name}; use midspan {close[0]}, or midspan ask {name}")
+            return 2
     return _run("ask", argv)
 
 
@@ -60,6 +62,7 @@ def _run(name: str, argv: list[str]) -> int:
         if name != "doctor":  # it reports a file of keys that cannot be read, and goes on
             load_keys()
         code: int = load_command(name).run(options)
+        sys.stdout.flush()
         return code
     except BrokenPipeError:
         raise

@@ -1,11 +1,9 @@
 """What a user sees of a run: the answer on stdout, the progress on stderr."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 from midspan._cli.text import (
@@ -14,7 +12,6 @@ from midspan._cli.text import (
     format_call,
     format_value,
     shorten,
-    terminal_columns,
     wrap_line,
     write,
 )
@@ -22,7 +19,6 @@ from midspan._types import events
 from midspan._types.texts import count_noun
 
 if TYPE_CHECKING:
-    from rich.console import OverflowMethod
     from rich.status import Status
 
 _LONG_WAIT_SECONDS = 2.0
@@ -43,17 +39,13 @@ class Display:
 def stdout_for_answers() -> Iterator[TextIO]:
     """Yield stdout; what tools and the programs they start print to it meanwhile goes to stderr."""
     sys.stdout.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    out = os.fdopen(os.dup(saved), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
-    try:
-        with redirect_stdout(sys.stderr):
-            yield out
-    finally:
-        with suppress(OSError):  # `write` has raised it
-            out.close()
-        os.dup2(saved, 1)
-        os.close(saved)
+    with os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors="backslashreplace") as out:
+        os.dup2(2, 1)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield out
+        finally:
+            os.dup2(out.fileno(), 1)
 
 
 class AnswerDisplay(Display):
@@ -61,8 +53,6 @@ class AnswerDisplay(Display):
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        is_wrapped = out.isatty() and find_spec("rich") is not None
-        self._wrapper = WordWrapper(terminal_columns()) if is_wrapped else None
         self._text = ""
         """What was printed in this turn."""
 
@@ -80,46 +70,11 @@ class AnswerDisplay(Display):
 
     def _print(self, text: str) -> None:
         self._text += text
-        if self._out.isatty():
-            text = escape_lines(text)
-        write(self._out, text if self._wrapper is None else self._wrapper.feed(text))
+        write(self._out, escape_lines(text) if self._out.isatty() else text)
 
     def close(self) -> None:
         if self._text and not self._text.endswith("\n"):
             self._print("\n")
-        if self._wrapper is not None:
-            write(self._out, self._wrapper.flush())
-
-
-class WordWrapper:
-    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
-
-    def __init__(self, columns: int) -> None:
-        from rich.cells import cell_len  # loaded for terminals only
-
-        self._width = cell_len
-        self._columns = columns
-        self._column = 0
-        self._word = ""
-
-    def feed(self, text: str) -> str:
-        """Add text, and return what can be shown now."""
-        *words, self._word = re.split(r"(?=\s)", self._word + text)
-        shown = "".join(map(self._place, words))
-        # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
-        return shown + self.flush() if self._width(self._word) > self._columns else shown
-
-    def flush(self) -> str:
-        """Return the word that was held back."""
-        word, self._word = self._word, ""
-        return self._place(word)
-
-    def _place(self, word: str) -> str:
-        """Return a word with the white space before it, or on a new line if the current one has no room for it."""
-        if word[:1].isspace() and self._column + self._width(word) > self._columns:
-            word = f"\n{word[1:]}"
-        self._column = self._width(word[1:]) if word.startswith("\n") else self._column + self._width(word)
-        return word
 
 
 class ProgressDisplay(Display):
@@ -175,9 +130,10 @@ class ProgressDisplay(Display):
 
     def _print(self, text: str, style: str) -> None:
         if self._spinner is not None:  # with -v on as many lines as the text needs
-            overflow: OverflowMethod = "fold" if self._verbose else "ellipsis"
-            console = self._spinner.console
-            console.print(escape_line(text), style=style, no_wrap=not self._verbose, overflow=overflow)
+            line, is_long = escape_line(text), self._verbose
+            self._spinner.console.print(
+                line, style=style, no_wrap=not is_long, overflow="fold" if is_long else "ellipsis"
+            )
             return
         out = self._out or sys.stderr
         with suppress(OSError):  # nobody reads stderr; the answer may still be read

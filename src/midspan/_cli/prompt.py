@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import os
 import re
-import stat
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from midspan._types.parts import Blob, Text
 from midspan.errors import ConfigError
 
 _MAX_BYTES = 50_000_000
-"""Of stdin, a file or a page: far more than any model accepts, far less than the memory of a computer."""
+"""Of a page: far more than any model accepts, far less than the memory of a computer."""
 _MAX_REDIRECTS = 5
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -35,14 +33,13 @@ def _attachment(name: str) -> Text | Blob:
     if name == "-":
         return _part(_read_stdin(), None, "stdin")
     if _URL.match(name):
-        return _download(name)
+        return asyncio.run(_download(name))
     path = Path(name).expanduser()
     if not path.is_file():  # a pipe or a device may never end
         raise ConfigError(f"{name!r} is not a file")
     from mimetypes import guess_type  # slow to import
 
-    with path.open("rb") as file:
-        return _part(_read(file, name), guess_type(path.name)[0], path.name)
+    return _part(path.read_bytes(), guess_type(path.name)[0], path.name)
 
 
 def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
@@ -66,42 +63,27 @@ def _read_text() -> str:
 
 
 def _read_stdin() -> bytes:
-    """Return what is piped in or redirected from a file; nothing from a terminal or /dev/null."""
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return b""
-    is_piped = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-    return _read(sys.stdin.buffer, "stdin") if is_piped else b""
+    """Return what is piped in or redirected from a file; nothing from a terminal."""
+    return b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
-def _read(stream: BinaryIO, name: str) -> bytes:
-    data = stream.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{name} has more than {_MAX_BYTES:,} bytes, too much for any model")
-    return data
-
-
-def _download(url: str) -> Text | Blob:
+async def _download(url: str) -> Text | Blob:
     from urllib.parse import urljoin  # few prompts have addresses
 
     from midspan._http.messages import HttpRequest, Timeouts
     from midspan._http.transport import Transport
 
-    async def fetch() -> tuple[bytes, str]:
-        target = url
-        async with Transport(Timeouts(connect=10, total=60), max_body_bytes=_MAX_BYTES) as transport:
-            for _ in range(_MAX_REDIRECTS + 1):
-                response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
-                if response.status == 200:
-                    return response.body, response.header("content-type") or ""
-                if response.status not in (301, 302, 303, 307, 308):
-                    raise ConfigError(f"{url} answered {response.status}")
-                target = urljoin(target, response.header("location") or "")
-        raise ConfigError(f"{url} redirects more than {_MAX_REDIRECTS} times")
-
-    data, content_type = asyncio.run(fetch())
-    return _part(data, content_type.partition(";")[0].strip().lower() or None, url.rsplit("/", 1)[-1])
+    target = url
+    async with Transport(Timeouts(connect=10, total=60), max_body_bytes=_MAX_BYTES) as transport:
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
+            if response.status == 200:
+                media_type = (response.header("content-type") or "").partition(";")[0].strip().lower()
+                return _part(response.body, media_type or None, url.rsplit("/", 1)[-1])
+            if response.status not in (301, 302, 303, 307, 308):
+                raise ConfigError(f"{url} answered {response.status}")
+            target = urljoin(target, response.header("location") or "")
+    raise ConfigError(f"{url} redirects more than {_MAX_REDIRECTS} times")
 
 
 def read_schema(text: str) -> dict[str, Any]:

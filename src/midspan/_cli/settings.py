@@ -35,9 +35,11 @@ def load_settings(options: Namespace, path: Path | None = None, file: Settings |
 
     `path` and `file` replace the settings file of the user.
     """
-    path = path or settings_path()
-    settings = file or _read_settings(path)
-    flags = vars(options)
+    path, flags = path or settings_path(), vars(options)
+    try:
+        settings = file or settings_of(Settings, read_toml(path), str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        settings = Settings()
     model = flags.get("model")
     if model is not None and not model.strip():
         raise ConfigError("the model is empty; pass the name of a model to --model, or leave it out")
@@ -80,14 +82,6 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _read_settings(path: Path) -> Settings:
-    """Read a settings file. If there is none, return the defaults."""
-    try:
-        return settings_of(Settings, read_toml(path), str(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return Settings()
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raises FileNotFoundError or NotADirectoryError if there is none."""
     text = path.read_bytes()
@@ -101,11 +95,6 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def settings_path() -> Path:
     return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
-
-
-def mcp_config_path() -> Path:
-    """Return the user's own list of MCP servers."""
-    return settings_path().with_name("mcp.json")
 
 
 def cache_directory() -> Path:

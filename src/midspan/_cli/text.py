@@ -7,14 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TextIO
 
-from midspan.errors import (
-    AuthenticationError,
-    CodecError,
-    ConfigError,
-    CredentialsError,
-    LimitReachedError,
-    MidspanError,
-)
+from midspan import errors
 
 _log = logging.getLogger("midspan")
 
@@ -92,11 +85,11 @@ def write_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
 
 def exit_code(error: BaseException) -> int:
     match error:
-        case CredentialsError() | AuthenticationError():
+        case errors.CredentialsError() | errors.AuthenticationError():
             return 3
-        case LimitReachedError():
+        case errors.LimitReachedError():
             return 124  # as of the command `timeout`
-        case ConfigError() | CodecError() | FileNotFoundError():
+        case errors.ConfigError() | errors.CodecError() | FileNotFoundError():
             return 2  # as of argparse
         case SystemExit(code=int(code)) if code:
             return code
@@ -110,9 +103,9 @@ def describe_error(error: BaseException) -> str:
             return "cancelled"
         case SystemExit(code=code):
             return f"a tool ended the program with SystemExit({code!r})"
-        case CredentialsError(shell_message=str(message)):
+        case errors.CredentialsError(shell_message=str(message)):
             return " ".join(message.split())
-        case MidspanError():
+        case errors.MidspanError():
             return " ".join(str(error).split()) or type(error).__name__
         case OSError(strerror=str(reason), filename=filename):
             return f"{filename}: {reason}" if filename else reason

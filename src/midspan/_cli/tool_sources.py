@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import cache_directory, mcp_config_path, state_directory, write_private
+from midspan._cli.settings import cache_directory, settings_path, state_directory, write_private
 from midspan._cli.text import print_line
 from midspan.tools.files import tools_in
 
@@ -44,7 +44,8 @@ def config_paths(options: Namespace) -> list[Path]:
     """Return the configuration files of a command that exist, or were named."""
     if options.mcp:
         return [Path(name).expanduser() for name in options.mcp]
-    return [path for path in (mcp_config_path(), project_config()) if path.is_file()]
+    user_config = settings_path().with_name("mcp.json")
+    return [path for path in (user_config, project_config()) if path.is_file()]
 
 
 def project_config() -> Path:

@@ -11,28 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from midspan._loop.result import RunResult
+from midspan._loop.result import NumberedEvents, RunResult
+from midspan._server import documents as d
 from midspan._server.config import OWNER
-from midspan._server.documents import (
-    CURSOR_PATTERN,
-    SESSION_PATTERN,
-    ChatMetadata,
-    ChatRequest,
-    ChatResponse,
-    Health,
-    ModelDocument,
-    ModelList,
-    RunDocument,
-    RunList,
-    RunRequest,
-    SessionDocument,
-    SessionList,
-    ToolCallDocument,
-    ToolDocument,
-    ToolList,
-    ToolResultDocument,
-    UsageDocument,
-)
 from midspan._server.http import (
     ApiError,
     EventStream,
@@ -49,13 +30,13 @@ from midspan._storage.journal import RunInfo, StateName
 from midspan._types.codec import to_json
 from midspan._types.events import RequestRetry, RunEnd, RunEvent, RunStart, SourceUnavailable, public_event
 from midspan._types.run_state import ToolRun
-from midspan.errors import ConfigError, JournalError
+from midspan.errors import JournalError, MidspanError
 
 _MAX_PAGE = 200
 _PAGE = 50
 _STATES = get_args(StateName)
+_DONE = frame({"type": "done"}, event="done")
 _NO_EVENT = "Last-Event-ID must be the id of an event of this run"
-_INTERRUPTED = "the server ended before the run did, so the run has no answer"
 
 
 class Api:
@@ -66,10 +47,10 @@ class Api:
 
     async def chat(self, request: Request) -> Response | ASGIApp:
         service = self._service
-        body = await read_json(request, ChatRequest, service.config)
+        body = await read_json(request, d.ChatRequest, service.config)
         run = await self._start(request, body, deltas=body.stream)
         if body.stream:
-            frames = event_frames(service.runs.subscribe(run.id), run.id)
+            frames = _event_frames(service.runs.subscribe(run.id), run.id)
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
             return EventStream(frames, service.config, headers={"x-run-id": run.id}, on_disconnect=on_disconnect)
         await service.wait(run, request.receive, cancel_on_disconnect=body.cancel_on_disconnect)
@@ -90,7 +71,7 @@ class Api:
             )
         )
 
-    async def _start(self, request: Request, body: RunRequest, *, deltas: bool = True) -> StartedRun:
+    async def _start(self, request: Request, body: d.RunRequest, *, deltas: bool = True) -> StartedRun:
         if not body.prompt.strip():
             raise invalid("prompt must not be empty")
         service = self._service
@@ -106,7 +87,7 @@ class Api:
     # Runs
 
     async def start_run(self, request: Request) -> Response:
-        body = await read_json(request, RunRequest, self._service.config)
+        body = await read_json(request, d.RunRequest, self._service.config)
         run = await self._start(request, body)
         events = self._service.runs.subscribe(run.id)
         try:
@@ -123,13 +104,11 @@ class Api:
         if state is not None and state not in _STATES:
             raise invalid(f"state must be one of {', '.join(_STATES)}")
         session = request.query_params.get("session_id")
-        if session is not None and re.fullmatch(SESSION_PATTERN, session) is None:
-            raise invalid("session_id is not the name of a session")
         limit, after = _page(request)
         owner = request.scope[OWNER]
         infos = await self._service.journal.list(owner=owner, state=state, session=session, after=after, limit=limit)
         following = infos[-1].cursor if len(infos) == limit else None
-        return json_response(RunList([_run_document(info) for info in infos], following))
+        return json_response(d.RunList([_run_document(info) for info in infos], following))
 
     async def get_run(self, request: Request) -> Response:
         return json_response(await self._document(request.scope[OWNER], request.path_params["run_id"]))
@@ -139,7 +118,7 @@ class Api:
         await self._service.cancel(owner, run_id)
         return json_response(await self._document(owner, run_id))
 
-    async def _document(self, owner: str, run_id: str) -> RunDocument:
+    async def _document(self, owner: str, run_id: str) -> d.RunDocument:
         service = self._service
         info = await service.info(owner, run_id)
         if info.summary.state == "running":
@@ -151,7 +130,7 @@ class Api:
         stored = await service.stored(owner, run_id)
         return _run_document(stored.info, result=self._stored_answer(stored))
 
-    def _stored_answer(self, run: StoredRun) -> ChatResponse | None:
+    def _stored_answer(self, run: StoredRun) -> d.ChatResponse | None:
         """Return the answer of a stored run, if it has one."""
         state, end = run.state, run.end
         if end is None or end.error is not None:
@@ -170,7 +149,7 @@ class Api:
     async def run_events(self, request: Request) -> Response | ASGIApp:
         service, owner, run_id = self._service, request.scope[OWNER], request.path_params["run_id"]
         from_event = _next_event(request)
-        view = request.query_params.get("view", "all")
+        view: Any = request.query_params.get("view", "all")
         if view not in ("all", "final"):
             raise invalid("view must be all or final")
         info = await service.info(owner, run_id)
@@ -178,11 +157,8 @@ class Api:
             raise invalid(_NO_EVENT)
         if info.summary.state != "running" and from_event == info.length:
             return Response(status_code=204)  # tells the EventSource of a browser not to come back
-        if view == "final" and info.summary.state == "interrupted":
-            return EventStream(_interrupted_frames(), service.config)
-        if view == "final":
-            return EventStream(_final_frames(service, run_id, from_event), service.config)
-        return EventStream(event_frames(service.events(info, from_event), run_id), service.config)
+        events = service.runs.subscribe(run_id, from_event=from_event, view=view)
+        return EventStream(_event_frames(events, run_id, _DONE if view == "final" else b""), service.config)
 
     # Sessions
 
@@ -191,7 +167,7 @@ class Api:
         sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
         following = sessions[-1].cursor if len(sessions) == limit else None
         documents = [
-            SessionDocument(
+            d.SessionDocument(
                 session_id=item.session,
                 runs=item.runs,
                 last_run=item.last_run,
@@ -200,7 +176,7 @@ class Api:
             )
             for item in sessions
         ]
-        return json_response(SessionList(documents, following))
+        return json_response(d.SessionList(documents, following))
 
     async def get_session(self, request: Request) -> Response:
         service, owner, session = self._service, request.scope[OWNER], session_of(request)
@@ -210,7 +186,7 @@ class Api:
         # The public form of an event has messages without provider data.
         start = public_event(RunStart("", "", await service.history(owner, session)))
         return json_response(
-            SessionDocument(
+            d.SessionDocument(
                 session_id=session,
                 runs=len(runs),
                 last_run=runs[0].run,
@@ -239,53 +215,49 @@ class Api:
 
     async def tools(self, _: Request) -> Response:
         documents = [
-            ToolDocument(
+            d.ToolDocument(
                 spec.name, spec.description, spec.parameters, None if spec.changes is None else not spec.changes
             )
             for spec in await self._service.source.list_tools()
         ]
-        return json_response(ToolList(documents))
+        return json_response(d.ToolList(documents))
 
     async def models(self, _: Request) -> Response:
         default, *_others = choices = self._service.models
-        documents = [ModelDocument(choice.id, choice.provider, choice.model, choice is default) for choice in choices]
-        return json_response(ModelList(documents))
+        documents = [d.ModelDocument(choice.id, choice.provider, choice.model, choice is default) for choice in choices]
+        return json_response(d.ModelList(documents))
 
     async def health(self, _: Request) -> Response:
         """Whether the journal and all sources of tools can be used."""
         service = self._service
         listing = await service.source.list_tools()
         services = {source.name: "unavailable" for source in listing.unavailable}
-        try:
-            await service.journal.list(limit=1)
-            services["journal"] = "unavailable" if service.has_journal_failed else "available"
-        except (JournalError, ConfigError):
-            services["journal"] = "unavailable"
+        services["journal"] = "unavailable" if service.has_journal_failed else "available"
         services["tools"] = f"{len(listing)} available"
         is_healthy = not listing.unavailable and services["journal"] == "available"
         status: Any = "shutting_down" if service.is_draining else "healthy" if is_healthy else "degraded"
         return json_response(
-            Health(status=status, mcp_server_ready=not listing.unavailable, services=services),
+            d.Health(status=status, mcp_server_ready=not listing.unavailable, services=services),
             503 if service.is_draining else 200,
         )
 
     async def alive(self, _: Request) -> Response:
         if self._service.is_draining:
-            return json_response(Health(status="shutting_down"), 503)
-        return json_response(Health(status="healthy"))
+            return json_response(d.Health(status="shutting_down"), 503)
+        return json_response(d.Health(status="healthy"))
 
 
-def _answer(end: RunEnd | RunResult[Any], runs: Sequence[ToolRun], **metadata: Any) -> ChatResponse:
-    calls = [ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
-    results = [ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs]
-    usage, is_limited = UsageDocument.of(end.usage), end.limit is not None
-    described = ChatMetadata(iterations=end.turns, max_reached=is_limited, limit=end.limit, usage=usage, **metadata)
-    return ChatResponse(end.text, calls, results, described)
+def _answer(end: RunEnd | RunResult[Any], runs: Sequence[ToolRun], **metadata: Any) -> d.ChatResponse:
+    calls = [d.ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
+    results = [d.ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs]
+    usage, is_limited = d.UsageDocument.of(end.usage), end.limit is not None
+    described = d.ChatMetadata(iterations=end.turns, max_reached=is_limited, limit=end.limit, usage=usage, **metadata)
+    return d.ChatResponse(end.text, calls, results, described)
 
 
-def _run_document(run: RunInfo, *, phase: str | None = None, result: ChatResponse | None = None) -> RunDocument:
+def _run_document(run: RunInfo, *, phase: str | None = None, result: d.ChatResponse | None = None) -> d.RunDocument:
     summary = run.summary
-    return RunDocument(
+    return d.RunDocument(
         run_id=run.run,
         session_id=run.session,
         state=summary.state,
@@ -293,7 +265,7 @@ def _run_document(run: RunInfo, *, phase: str | None = None, result: ChatRespons
         model=summary.model,
         turns=summary.turns,
         events=run.length,
-        usage=UsageDocument.of(summary.usage),
+        usage=d.UsageDocument.of(summary.usage),
         started_at=run.started_at,
         updated_at=run.updated_at,
         error=None if summary.error is None else error_document(summary.error),
@@ -301,35 +273,18 @@ def _run_document(run: RunInfo, *, phase: str | None = None, result: ChatRespons
     )
 
 
-async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None], run_id: str) -> AsyncGenerator[bytes, None]:
-    """The events of a run in their public form, with their numbers as ids."""
+async def _event_frames(events: NumberedEvents, run_id: str, last: bytes = b"") -> AsyncGenerator[bytes, None]:
+    """The events of a run in their public form, with their numbers as ids, then `last`; or `error`."""
     try:
         async for number, event in events:
             public = _public_document(event)
             yield frame(public, id=number, event=public["type"])
-    except JournalError as error:
+        if last:
+            yield last
+    except MidspanError as error:
         yield frame(run_error(error, run_id).document(), event="error")
     finally:
         await events.aclose()
-
-
-async def _final_frames(service: Service, run_id: str, from_event: int) -> AsyncGenerator[bytes, None]:
-    """The text of the final answer, then `done`, or `error`."""
-    events = service.runs.subscribe(run_id, from_event=from_event, view="final")
-    try:
-        async for number, event in events:
-            public = _public_document(event)
-            yield frame(public, id=number, event=public["type"])
-        yield frame({"type": "done"}, event="done")
-    except Exception as error:  # noqa: BLE001 - the error of the run
-        yield frame(run_error(error, run_id).document(), event="error")
-    finally:
-        await events.aclose()
-
-
-async def _interrupted_frames() -> AsyncGenerator[bytes, None]:
-    """The final view of a run that an earlier process left unfinished: it has no answer."""
-    yield frame(ApiError(500, _INTERRUPTED, error="interrupted").document(), event="error")
 
 
 def _public_document(event: RunEvent) -> Any:
@@ -346,7 +301,7 @@ def _page(request: Request) -> tuple[int, str | None]:
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MAX_PAGE):
         raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
     after = request.query_params.get("after")
-    if after is not None and re.fullmatch(CURSOR_PATTERN, after) is None:
+    if after is not None and re.fullmatch(d.CURSOR_PATTERN, after) is None:
         raise invalid("after must be the value of next in the page before")
     return int(text), after
 
@@ -364,7 +319,7 @@ def _next_event(request: Request) -> int:
 def session_of(request: Request) -> str:
     """Return the session that the path of a request names."""
     session: str = request.path_params["session_id"]
-    if re.fullmatch(SESSION_PATTERN, session) is None:
+    if re.fullmatch(d.SESSION_PATTERN, session) is None:
         raise _unknown_session(session)
     return session
 

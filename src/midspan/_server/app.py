@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,11 +20,11 @@ from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
 from midspan._schema.settings import settings_of
 from midspan._server.api import Api
-from midspan._server.config import ANONYMOUS, OWNER, ServerConfig, Tokens
-from midspan._server.http import ApiError, Disconnected, invalid, unexpected_error
+from midspan._server.config import OWNER, ServerConfig, Tokens
+from midspan._server.http import ApiError, unexpected_error
 from midspan._server.metrics import Metrics
 from midspan._server.openai import OpenAIApi
-from midspan._server.openapi import OPERATIONS, openapi_document, openapi_page
+from midspan._server.openapi import openapi_document, openapi_page
 from midspan._server.service import OwnedTools, Service
 from midspan._server.ui_stream import UiApi
 from midspan._storage.journal import Journal
@@ -112,7 +113,7 @@ def create_app(
     app: ASGIApp = AccessMiddleware(
         Router(routes, redirect_slashes=False),
         allowed=config.allowed_origins(has_tokens=is_authenticated),
-        authenticate=authenticate or _token_authentication(known),
+        authenticate=authenticate or known.authenticate,
         metrics=metrics,
     )
     if config.cors_origins:
@@ -127,32 +128,9 @@ def create_app(
     return ServerApp(service, app, routes, (*owned, agent, service.journal) if close_agent else owned)
 
 
-def _token_authentication(tokens: Tokens) -> Authenticate:
-    """Return a function that accepts the tokens, or everybody if there are none."""
-
-    def authenticate(headers: Mapping[str, str]) -> str | None:
-        if not tokens:
-            return ANONYMOUS
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return tokens.owner(token.strip()) if scheme.lower() == "bearer" else None
-
-    return authenticate
-
-
 def _routes(service: Service, metrics: Metrics, mcp: "McpEndpoint", *, has_tokens: bool) -> list[BaseRoute]:
     api, openai, ui = Api(service), OpenAIApi(service), UiApi(service)
     document = openapi_document(service.models, has_tokens=has_tokens)
-    page = openapi_page(document)
-
-    async def openapi(_: Request) -> Response:
-        return Response(document, media_type="application/json")
-
-    async def docs(_: Request) -> Response:
-        return page
-
-    async def root(request: Request) -> Response:
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
-
     table: list[tuple[str, str, Endpoint]] = [
         ("POST", "/api/v1/chat", api.chat),
         ("POST", "/api/v1/runs", api.start_run),
@@ -173,47 +151,33 @@ def _routes(service: Service, metrics: Metrics, mcp: "McpEndpoint", *, has_token
         ("POST", "/v1/chat/completions", openai.completions),
         ("GET", "/v1/models", openai.models),
         ("GET", "/v1/models/{model:path}", openai.model),
-        ("GET", "/openapi.json", openapi),
-        ("GET", "/docs", docs),
-        ("GET", "/", root),
         ("GET", "/metrics", metrics.endpoint),
     ]
     endpoints: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in table:
         endpoints.setdefault(path, {})[method] = endpoint
     # One route for all methods of a path: the Allow header of a 405 response names all of them.
-    routes = [Route(path, _Dispatch(service, methods), methods=[*methods]) for path, methods in endpoints.items()]
+    routes = [Route(path, _endpoint(service, methods), methods=[*methods]) for path, methods in endpoints.items()]
+    constant = {
+        "/openapi.json": Response(document, media_type="application/json"),
+        "/docs": openapi_page(document),
+        "/": RedirectResponse("docs"),
+    }
+    routes += [Route(path, response, methods=["GET"]) for path, response in constant.items()]
     return [*routes, Route("/mcp", mcp)]
 
 
-class _Dispatch:
-    """The endpoints of a path, by method. An ASGI application, so that Starlette adds no layers of its own."""
+def _endpoint(service: Service, methods: Mapping[str, Endpoint]) -> Callable[[Request], Awaitable[Any]]:
+    """Return one endpoint for all methods of a path."""
 
-    def __init__(self, service: Service, endpoints: Mapping[str, Endpoint]) -> None:
-        self._service = service
-        self._endpoints = endpoints
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        await self._service.ready()
-        request = Request(scope, receive, send)
-        _check_query(request, method)
+    async def endpoint(request: Request) -> Response | ASGIApp:
+        await service.ready()
         try:
-            response = await self._endpoints[method](request)
-        except Disconnected:
-            response = Response(status_code=499)  # nobody reads it
-        await response(scope, receive, send)
+            return await methods["GET" if request.method == "HEAD" else request.method](request)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
 
-
-_QUERY = {(item.method, item.path): item.query for item in OPERATIONS if item.path.startswith("/api/")}
-
-
-def _check_query(request: Request, method: str) -> None:
-    """Raise ApiError for a parameter that our API does not have. Clients of OpenAI's API may send any."""
-    known = _QUERY.get((method, request.scope["route"].path))
-    if known is not None and (unknown := request.query_params.keys() - known):
-        names, available = ", ".join(sorted(unknown)), ", ".join(sorted(known)) or "none"
-        raise invalid(f"unknown query parameters: {names[:200]}; known here: {available}")
+    return endpoint
 
 
 class AccessMiddleware:
@@ -265,27 +229,29 @@ class McpEndpoint:
     def __init__(self, service: Service, *, max_apps: int = _MAX_MCP_APPS) -> None:
         self._service = service
         self._max_apps = max_apps
-        self._apps: dict[str, _OwnerApp] = {}
+        self._apps: dict[str, MCPApp] = {}
         """One application for each owner, so that nobody can use the MCP session of another owner. The application
         that was used last is the last one."""
-        self._posts = 0
+        self._posts: Counter[str] = Counter()
+        """The number of open POST requests of each owner."""
         self._answered = asyncio.Event()
         """Set when the last open POST request has its response."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._service.check_open()
         owner = scope[OWNER]
-        owned = self._apps.pop(owner, None) or _OwnerApp(self._new_app(owner))
-        self._apps[owner] = owned
-        is_post = scope["method"] == "POST"
-        owned.requests += 1
-        self._posts += is_post
+        app = self._apps.pop(owner) if owner in self._apps else self._new_app(owner)
+        self._apps[owner] = app
+        request = Counter({owner: int(scope["method"] == "POST")})
+        self._posts += request
         try:
-            await self._close_unused()
-            await owned.app(scope, receive, send)
+            if len(self._apps) > self._max_apps:
+                unused = [other for other in self._apps if other != owner and other not in self._posts]
+                for other in unused[:1]:
+                    await self._apps.pop(other).aclose()
+            await app(scope, receive, send)
         finally:
-            owned.requests -= 1
-            self._posts -= is_post
+            self._posts -= request
             if not self._posts:
                 self._answered.set()
 
@@ -298,14 +264,6 @@ class McpEndpoint:
         # AccessMiddleware has checked Host and Origin.
         return mcp_app(tools, hosts=[ANY], origins=[ANY], max_body_bytes=limit)
 
-    async def _close_unused(self) -> None:
-        """Close the applications that were not used for the longest time, if there are too many."""
-        excess = len(self._apps) - self._max_apps
-        if excess > 0:
-            unused = [owner for owner, owned in self._apps.items() if not owned.requests][:excess]
-            for owned in [self._apps.pop(owner) for owner in unused]:
-                await owned.app.aclose()
-
     async def aclose(self) -> None:
         """Send the results of the calls that have ended, then end all sessions and cancel the other calls."""
         if self._posts and not self._service.is_busy:
@@ -313,14 +271,5 @@ class McpEndpoint:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SECONDS_FOR_MCP_RESPONSES):
                     await self._answered.wait()
-        for owned in self._apps.values():
-            await owned.app.aclose()
-
-
-class _OwnerApp:
-    """The MCP application of an owner."""
-
-    def __init__(self, app: "MCPApp") -> None:
-        self.app = app
-        self.requests = 0
-        """The number of open requests."""
+        for app in self._apps.values():
+            await app.aclose()

@@ -83,8 +83,6 @@ class Tokens:
         """`tokens` has the token of each owner. Raises ConfigError if one is weak, or two owners have the same."""
         owners: dict[bytes, str] = {}
         for owner, token in (tokens or {}).items():
-            if not owner:
-                raise ConfigError("the owner of a token must not be empty")
             check_token(token)
             other = owners.setdefault(_digest(token), owner)
             if other != owner:
@@ -98,15 +96,12 @@ class Tokens:
         What a token without a name owns is stored under a part of its hash.
         """
         tokens: dict[str, str] = {}
-        for item in re.split(r"[\s,]+", text.strip()):
-            if not item:
-                continue
-            name, colon, token = item.partition(":")
+        for item in re.findall(r"[^\s,]+", text):
+            owner, colon, token = item.partition(":")
             if not colon:
-                name, token = "", item
-            if colon and not _TOKEN_NAME.fullmatch(name):
+                owner, token = f"token-{_digest(item).hex()[:16]}", item
+            if not _TOKEN_NAME.fullmatch(owner):
                 raise ConfigError("the name of an owner has up to 64 letters, digits and `_.-`, as in name:token")
-            owner = name or f"token-{_digest(token).hex()[:16]}"
             if owner in tokens:
                 raise ConfigError(f"there are two tokens for {owner!r}")
             tokens[owner] = token
@@ -127,6 +122,13 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self._owners)
+
+    def authenticate(self, headers: Mapping[str, str]) -> str | None:
+        """Return the owner of a request. Without tokens, everybody is the same owner."""
+        if not self._owners:
+            return ANONYMOUS
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return self.owner(token.strip()) if scheme.lower() == "bearer" else None
 
     def owner(self, token: str) -> str | None:
         """Return the owner of a token. The time that this takes does not depend on how similar the token is."""

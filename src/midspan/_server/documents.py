@@ -182,7 +182,6 @@ Url = Annotated[str, Meta(pattern=URL_PATTERN)]
 
 class ImageUrl(Struct, frozen=True):
     url: Url
-    detail: str | None = None
 
 
 class InputAudio(Struct, frozen=True):
@@ -260,16 +259,11 @@ class NamedToolChoice(Struct, frozen=True, kw_only=True):
 
 
 class JsonSchemaFormat(Struct, frozen=True, kw_only=True):
-    name: str | None = None
     schema: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-RESPONSE_FORMATS = ("text", "json_object", "json_schema")
 
 
 class ResponseFormat(Struct, frozen=True, kw_only=True):
-    type: Annotated[str, Meta(extra_json_schema={"enum": [*RESPONSE_FORMATS]})]
+    type: Annotated[str, Meta(extra_json_schema={"enum": ["text", "json_object", "json_schema"]})]
     json_schema: JsonSchemaFormat | None = None
 
 
@@ -367,7 +361,6 @@ class UiPart(Struct, frozen=True, kw_only=True):
 class UiMessage(Struct, frozen=True, kw_only=True):
     role: Literal["system", "user", "assistant"]
     parts: list[UiPart]
-    id: str | None = None
 
 
 class UiChatRequest(Struct, frozen=True, kw_only=True):

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import suppress
-from functools import cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -29,10 +27,6 @@ ABORT = "midspan_abort"
 encode_json = msgspec.json.Encoder().encode
 
 
-class Disconnected(Exception):
-    """The client closed the connection, so nobody reads a response."""
-
-
 # Errors
 
 
@@ -45,7 +39,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
-        self.error = error or _NAMES.get(status, "invalid_request" if status < 500 else "processing_error")
+        self.error = error or _NAMES.get(status) or HTTPStatus(status).name.lower()
         self.headers = dict(headers or {})
 
     def response(self, scope: Scope) -> Response:
@@ -62,17 +56,8 @@ class ApiError(Exception):
         return OpenAIErrorDocument(OpenAIError(self.message, error_type, code=self.error))
 
 
-_NAMES = {
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not_found",
-    405: "method_not_allowed",
-    409: "conflict",
-    413: "too_large",
-    415: "unsupported_media_type",
-    429: "too_many_requests",
-    503: "unavailable",
-}
+_NAMES = {400: "invalid_request", 413: "too_large", 500: "processing_error", 503: "unavailable"}
+"""Where they differ from the names of HTTP."""
 _PROVIDER_MESSAGES: dict[type[Exception], tuple[int, str]] = {
     errors.AuthenticationError: (502, "the model's service does not accept the credentials of this server"),
     errors.PermissionDeniedError: (502, "the model's service does not allow this with the credentials of this server"),
@@ -136,8 +121,6 @@ def unexpected_error(error: Exception, scope: Scope) -> ApiError:
         _log.error("%s %s failed", scope.get("method"), scope.get("path"), exc_info=error)
         return ApiError(500, _INTERNAL)
     headers = dict(error.headers or {})
-    if "Allow" in headers:  # Starlette has them in any order
-        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
     messages = {
         404: f"there is nothing at {scope['path'][:200]!r}; see /openapi.json",
         405: f"{scope['method'][:20]} is not allowed here; allowed: {headers.get('Allow', '')}",
@@ -156,48 +139,23 @@ async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
         raise ApiError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
     body = await _read(request, config)
     try:
-        document: T = _decoder(kind).decode(body)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise invalid(f"the body of the request is not valid: {_problems(body, kind)}") from None
-    return document
 
 
 async def _read(request: Request, config: ServerConfig) -> bytes:
-    limit = config.max_body_bytes
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
-        raise _too_large(limit)
-    pieces: list[bytes] = []
-    size = 0
+    limit, close = config.max_body_bytes, {"Connection": "close"}
+    body = bytearray()
     try:
         async with asyncio.timeout(config.request_timeout):
-            while True:
-                message: Any = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                if size > limit:
-                    raise _too_large(limit)
-                if not message.get("more_body", False):
-                    return b"".join(pieces)
+            async for piece in request.stream():
+                body += piece
+                if len(body) > limit:
+                    raise ApiError(413, f"the body of the request has more than {limit} bytes", headers=close)
     except TimeoutError:
-        raise ApiError(408, "the body of the request did not arrive in time", headers={"Connection": "close"}) from None
-
-
-def _too_large(limit: int) -> ApiError:
-    message = f"the body of the request has more than {limit} bytes"
-    return ApiError(413, message, headers={"Connection": "close"})
-
-
-@cache
-def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(kind)
-
-
-@cache
-def _validator(kind: Any) -> SchemaValidator:
-    return SchemaValidator(msgspec.json.schema(kind))
+        raise ApiError(408, "the body of the request did not arrive in time", headers=close) from None
+    return bytes(body)
 
 
 def _problems(body: bytes, kind: Any) -> str:
@@ -206,7 +164,7 @@ def _problems(body: bytes, kind: Any) -> str:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    problems = _validator(kind).problems(value)[:5]
+    problems = SchemaValidator(msgspec.json.schema(kind)).problems(value)[:5]
     return "; ".join(map(str, problems)) or "it has a value that is out of range"
 
 
@@ -227,7 +185,6 @@ def frame(data: Any, *, id: int | None = None, event: str | None = None) -> byte
 
 DONE = b"data: [DONE]\n\n"
 """The end of a stream in OpenAI's and in Vercel's protocol."""
-_HEARTBEAT = b": heartbeat\n\n"
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
@@ -248,67 +205,49 @@ class EventStream:
     ) -> None:
         """`on_disconnect` is called if the client goes away before the end."""
         self._frames = frames
-        self._heartbeat_seconds = config.heartbeat_seconds
-        self._send_timeout = config.send_timeout
+        self._config = config
         self._headers = {**_HEADERS, **(headers or {})}
         self._on_disconnect = on_disconnect
-        self._sending_since: float | None = None
-        self._last_sent = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop = asyncio.get_running_loop()
         headers = [(name.encode(), value.encode()) for name, value in self._headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if scope["method"] == "HEAD":
-            await self._frames.aclose()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
-        writing = loop.create_task(self._write(send))
-        leaving = loop.create_task(client_disconnect(receive))
+        create_task = asyncio.get_running_loop().create_task
+        writing = create_task(self._write(scope, send))
+        tasks = writing, create_task(self._send_heartbeats(send)), create_task(client_disconnect(receive))
         try:
-            while not writing.done() and not leaving.done():
-                wait = min(self._heartbeat_seconds, self._send_timeout)
-                await asyncio.wait((writing, leaving), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                if not writing.done() and not leaving.done() and await self._is_stuck(send):
-                    if abort := scope.get("extensions", {}).get(ABORT):
-                        abort["abort"]()
-                    break
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            is_complete = writing.done() and not writing.cancelled() and writing.exception() is None
-            for task in (writing, leaving):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait((writing, leaving))
+            await asyncio.wait(tasks)
             await self._frames.aclose()
+        is_complete = writing in done
+        try:
+            for task in done:
+                task.result()
+        except TimeoutError:  # the client does not read
+            is_complete = False
+            if abort := scope.get("extensions", {}).get(ABORT):
+                abort["abort"]()
         if is_complete:
-            with suppress(OSError):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif not writing.cancelled() and (error := writing.exception()) is not None:
-            raise error
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif self._on_disconnect is not None:
             await self._on_disconnect()
 
-    async def _write(self, send: Send) -> None:
-        clock = asyncio.get_running_loop().time
-        async for data in self._frames:
-            self._sending_since = clock()
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            self._sending_since = None
-            self._last_sent = clock()
+    async def _write(self, scope: Scope, send: Send) -> None:
+        if scope["method"] != "HEAD":
+            async for data in self._frames:
+                await self._send(send, data)
 
-    async def _is_stuck(self, send: Send) -> bool:
-        """Whether the client does not read. If the stream is just quiet, send a heartbeat."""
-        now = asyncio.get_running_loop().time()
-        if self._sending_since is not None:
-            return now - self._sending_since >= self._send_timeout
-        if now - self._last_sent < self._heartbeat_seconds * 0.9:
-            return False
-        self._last_sent = now
-        try:
-            async with asyncio.timeout(self._send_timeout):
-                await send({"type": "http.response.body", "body": _HEARTBEAT, "more_body": True})
-        except TimeoutError:
-            return True
-        return False
+    async def _send_heartbeats(self, send: Send) -> None:
+        while True:
+            await asyncio.sleep(self._config.heartbeat_seconds)
+            await self._send(send, b": heartbeat\n\n")
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        async with asyncio.timeout(self._config.send_timeout):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 async def client_disconnect(receive: Receive) -> None:

@@ -60,10 +60,6 @@ class Connection(HttpToolsProtocol):
         self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
         super().on_headers_complete()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
     def _expect_headers(self) -> None:
         self._is_in_headers = True
         self._stop_timer()
@@ -109,9 +105,7 @@ class Server(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, wait for the runs or cancel them, then end the connections."""
-        for server in self.servers:
-            server.close()
+        """Wait for the runs or cancel them, then end the connections. New requests get 503 meanwhile."""
         closing = asyncio.get_running_loop().create_task(self._app.aclose())
         while not closing.done() and not self.force_exit:
             await asyncio.wait((closing,), timeout=_TICK_SECONDS)
@@ -125,40 +119,25 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(app: ServerApp, config: ServerConfig, on_start: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until SIGINT or SIGTERM. `on_start` gets the URL."""
-    sockets = [_bind(config)]
-    server = Server(app, config, on_start)
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. An address that cannot be used raises ConfigError."""
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
-        server.run(sockets)
-    except SystemExit as error:
-        if server.started:
-            raise
-        raise ConfigError("the server could not start; the reason is in the log above") from error  # uvicorn logged it
-    finally:
-        for bound in sockets:
-            bound.close()
-
-
-def resolve(host: str, port: int) -> tuple[Any, ...]:
-    """Return the address to listen on, as `socket.getaddrinfo` has it."""
-    try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
     except OSError as error:
         raise listen_error(host, port, error) from error
 
 
-def _bind(config: ServerConfig) -> socket.socket:
-    """Return a bound socket. An address that cannot be used raises ConfigError."""
-    family, socket_type, protocol, _, address = resolve(config.host, config.port)
-    bound = socket.socket(family, socket_type, protocol)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def serve(app: ServerApp, config: ServerConfig, listener: socket.socket, on_start: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `on_start` gets the URL."""
+    server = Server(app, config, on_start)
     try:
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise listen_error(config.host, config.port, error) from error
-    return bound
+        server.run([listener])
+    except SystemExit as error:
+        if server.started:
+            raise
+        raise ConfigError("the server could not start; the reason is in the log above") from error  # uvicorn logged it
 
 
 class JsonFormatter(logging.Formatter):

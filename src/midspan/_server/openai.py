@@ -13,18 +13,8 @@ from starlette.types import ASGIApp
 
 from midspan._loop.options import output_type
 from midspan._loop.result import RunResult, error_of
+from midspan._server import documents as d
 from midspan._server.config import OWNER
-from midspan._server.documents import (
-    Completion,
-    CompletionChoice,
-    CompletionMessage,
-    CompletionRequest,
-    FunctionCall,
-    OpenAIModel,
-    OpenAIModelList,
-    OpenAIToolCall,
-    OpenAIUsage,
-)
 from midspan._server.http import (
     DONE,
     ApiError,
@@ -70,7 +60,7 @@ class OpenAIApi:
 
     async def completions(self, request: Request) -> Response | ASGIApp:
         service = self._service
-        body = await read_json(request, CompletionRequest, service.config)
+        body = await read_json(request, d.CompletionRequest, service.config)
         run = await self._start(request.scope[OWNER], body)
         if body.stream:
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
@@ -81,13 +71,13 @@ class OpenAIApi:
         except OutputError as error:
             # As with OpenAI, the client gets what the model wrote and checks it itself.
             summary = (await service.info(run.owner, run.id)).summary
-            message = CompletionMessage(content=_last_text(error))
+            message = d.CompletionMessage(content=_last_text(error))
             return json_response(_completion(run, message, "stop", summary.usage))
         except Exception as error:  # noqa: BLE001 - reported to the client
             raise _failure(error, run.id) from None
         return json_response(_completion_of(run, result))
 
-    async def _start(self, owner: str, body: CompletionRequest) -> StartedRun:
+    async def _start(self, owner: str, body: d.CompletionRequest) -> StartedRun:
         service = self._service
         choice = service.choose(None, body.model)
 
@@ -103,7 +93,8 @@ class OpenAIApi:
         for name in client_names:
             if name in server_names:
                 raise invalid(f"the server has a tool {name!r} of its own; give that of the request another name")
-        options: dict[str, Any] = {"system": system_prompt(service.agent.system, body.messages)}
+        system = system_prompt(service.agent.system, body.messages)
+        options: dict[str, Any] = {} if system == service.agent.system else {"system": system}
         if declared:
             options["tools"] = [*service.builtins, service.source, *declared]
         if settings := run_settings(body):
@@ -112,11 +103,9 @@ class OpenAIApi:
             options["tool_choice"] = wanted
         if schema := output_schema(body):
             options["output"] = _checked_schema(schema)
-        if options["system"] == service.agent.system:
-            del options["system"]
         return await service.start(owner, None, choice=choice, messages=messages, deltas=bool(body.stream), **options)
 
-    async def _chunks(self, run: StartedRun, body: CompletionRequest) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, run: StartedRun, body: d.CompletionRequest) -> AsyncGenerator[bytes, None]:
         chunks = _Chunks(run, is_typed=output_schema(body) is not None)
         events = self._service.runs.subscribe(run.id)
         try:
@@ -126,24 +115,21 @@ class OpenAIApi:
                     yield chunk
         except MidspanError as error:
             yield frame(_failure(error, run.id).openai_document())
-            return
         finally:
             await events.aclose()
-        if chunks.is_failed:
-            return
         if body.stream_options is not None and body.stream_options.include_usage:
             yield chunks.usage()
         yield DONE
 
     async def models(self, _: Request) -> Response:
-        return json_response(OpenAIModelList(data=[_model(choice) for choice in self._service.models]))
+        return json_response(d.OpenAIModelList(data=[_model(choice) for choice in self._service.models]))
 
     async def model(self, request: Request) -> Response:
         return json_response(_model(self._service.choose(None, request.path_params["model"])))
 
 
-def _model(choice: ModelChoice) -> OpenAIModel:
-    return OpenAIModel(id=choice.id, owned_by=choice.provider)
+def _model(choice: ModelChoice) -> d.OpenAIModel:
+    return d.OpenAIModel(id=choice.id, owned_by=choice.provider)
 
 
 def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -154,22 +140,22 @@ def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _completion_of(run: StartedRun, result: RunResult[Any]) -> Completion:
+def _completion_of(run: StartedRun, result: RunResult[Any]) -> d.Completion:
     calls = _tool_calls(run.id, handed_calls(result.tool_calls))
     if calls:
-        message = CompletionMessage(content=result.response.message.text or None, tool_calls=calls)
+        message = d.CompletionMessage(content=result.response.message.text or None, tool_calls=calls)
         return _completion(run, message, "tool_calls", result.usage)
     finish_reason = _FINISH_REASONS.get(result.finish_reason, "stop")
-    return _completion(run, CompletionMessage(content=result.text), finish_reason, result.usage)
+    return _completion(run, d.CompletionMessage(content=result.text), finish_reason, result.usage)
 
 
-def _completion(run: StartedRun, message: CompletionMessage, finish_reason: str, usage: Usage) -> Completion:
-    return Completion(
+def _completion(run: StartedRun, message: d.CompletionMessage, finish_reason: str, usage: Usage) -> d.Completion:
+    return d.Completion(
         id=f"chatcmpl-{run.id}",
         created=int(time.time()),
         model=run.choice.id,
-        choices=[CompletionChoice(message=message, finish_reason=finish_reason)],
-        usage=OpenAIUsage.of(usage),
+        choices=[d.CompletionChoice(message=message, finish_reason=finish_reason)],
+        usage=d.OpenAIUsage.of(usage),
     )
 
 
@@ -179,9 +165,11 @@ def _last_text(error: MidspanError) -> str:
     return next((message.text for message in reversed([*messages]) if message.role == "model"), "")
 
 
-def _tool_calls(run_id: str, calls: list[tuple[int, str, dict[str, Any]]]) -> list[OpenAIToolCall]:
+def _tool_calls(run_id: str, calls: list[tuple[int, str, dict[str, Any]]]) -> list[d.OpenAIToolCall]:
     return [
-        OpenAIToolCall(id=client_call_id(run_id, index), function=FunctionCall(name, encode_json(arguments).decode()))
+        d.OpenAIToolCall(
+            id=client_call_id(run_id, index), function=d.FunctionCall(name, encode_json(arguments).decode())
+        )
         for index, name, arguments in calls
     ]
 
@@ -204,8 +192,7 @@ class _Chunks:
         self._last_text = ""
         self._finish_reason = FinishReason.END
         self._handed: list[tuple[int, str, dict[str, Any]]] = []
-        self._usage: OpenAIUsage | None = None
-        self.is_failed = False
+        self._usage: d.OpenAIUsage | None = None
 
     def first(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
@@ -228,7 +215,6 @@ class _Chunks:
             case RunEnd(error=None):
                 return self._end(event)
             case RunEnd(error=info) if info is not None:
-                self.is_failed = True
                 error = error_of(info, event.limit, RunState.of(History()))
                 return [frame(_failure(error, self._run.id).openai_document())]
         return []
@@ -240,7 +226,7 @@ class _Chunks:
         return self._chunk({"content": separator + text})
 
     def _end(self, event: RunEnd) -> list[bytes]:
-        self._usage = OpenAIUsage.of(event.usage)
+        self._usage = d.OpenAIUsage.of(event.usage)
         chunks = []
         if self._handed:
             calls = _tool_calls(self._run.id, sorted(self._handed, key=lambda call: call[0]))

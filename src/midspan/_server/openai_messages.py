@@ -9,24 +9,10 @@ import mimetypes
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from midspan._schema.problems import quoted
-from midspan._server.documents import (
-    RESPONSE_FORMATS,
-    AudioPart,
-    CompletionRequest,
-    ContentPart,
-    FilePart,
-    ImagePart,
-    NamedToolChoice,
-    OpenAIMessage,
-    OpenAITool,
-    RefusalPart,
-    TextPart,
-)
+from midspan._server import documents as d
 from midspan._server.http import ApiError, invalid
 from midspan._server.service import StoredRun
 from midspan._types.messages import Message
@@ -50,7 +36,7 @@ def client_call_id(run_id: str, index: int) -> str:
     return f"call_{run_id}_{index}"
 
 
-def client_tool(declaration: OpenAITool) -> Any:
+def client_tool(declaration: d.OpenAITool) -> Any:
     """Return a tool of the client. It ends the run: its result says what the client has to call."""
     function = declaration.function
     spec = ToolSpec(function.name, function.description or "", function.parameters, strict=function.strict)
@@ -77,13 +63,13 @@ def handed_calls(runs: Iterable[ToolRun]) -> list[tuple[int, str, dict[str, Any]
     return [(run.index, *handed) for run in runs if (handed := handed_call(run.result)) is not None]
 
 
-def system_prompt(agent_system: str | None, messages: Sequence[OpenAIMessage]) -> str | None:
+def system_prompt(agent_system: str | None, messages: Sequence[d.OpenAIMessage]) -> str | None:
     """Return the server's system prompt, followed by that of the request."""
     texts = [_text(message) for message in messages if message.role in ("system", "developer")]
     return "\n\n".join(filter(None, (agent_system, *texts))) or None
 
 
-async def conversation(messages: Sequence[OpenAIMessage], find_run: FindRun) -> list[Message]:
+async def conversation(messages: Sequence[d.OpenAIMessage], find_run: FindRun) -> list[Message]:
     """Return the messages of a request, with the stored messages of runs that handed calls to the client."""
     results = {message.tool_call_id: _text(message) for message in messages if message.role == "tool"}
     converted: list[Message] = []
@@ -114,7 +100,7 @@ async def conversation(messages: Sequence[OpenAIMessage], find_run: FindRun) -> 
 
 
 async def _restore(
-    message: OpenAIMessage, results: dict[str | None, str], find_run: FindRun
+    message: d.OpenAIMessage, results: dict[str | None, str], find_run: FindRun
 ) -> tuple[Message, ...] | None:
     """Return the stored messages of the run that handed these calls to the client; None if there is none."""
     ids = [_CALL_ID.fullmatch(call.id) for call in message.tool_calls or ()]
@@ -147,7 +133,7 @@ def _client_result(placeholder: ToolResult, text: str | None) -> ToolResult:
     return replace(placeholder, value=text, is_final=False)
 
 
-def _model_parts(message: OpenAIMessage) -> list[Part]:
+def _model_parts(message: d.OpenAIMessage) -> list[Part]:
     text = _text(message) or message.refusal or ""
     parts: list[Part] = [Text(text)] if text else []
     for call in message.tool_calls or ():
@@ -157,21 +143,21 @@ def _model_parts(message: OpenAIMessage) -> list[Part]:
     return parts
 
 
-def _user_parts(message: OpenAIMessage) -> list[Part]:
+def _user_parts(message: d.OpenAIMessage) -> list[Part]:
     if isinstance(message.content, str):
         return [Text(message.content)] if message.content.strip() else []
     return [part for item in message.content or () if (part := _content_part(item)) is not None]
 
 
-def _content_part(item: ContentPart) -> Part | None:
+def _content_part(item: d.ContentPart) -> Part | None:
     match item:
-        case TextPart(text) | RefusalPart(text):
+        case d.TextPart(text) | d.RefusalPart(text):
             return Text(text) if text.strip() else None
-        case ImagePart(image):
+        case d.ImagePart(image):
             return blob_of_url(image.url, "image/jpeg")
-        case AudioPart(audio):
+        case d.AudioPart(audio):
             return Blob(f"audio/{audio.format}", base64=audio.data)
-        case FilePart(file):
+        case d.FilePart(file):
             return blob_of_url(file.file_data, "application/octet-stream", file.filename)
     return None
 
@@ -181,21 +167,18 @@ def blob_of_url(url: str, default_type: str, name: str | None = None) -> Blob:
     if url.startswith("data:"):
         head, _, data = url[5:].partition(",")
         return Blob(head.partition(";")[0] or default_type, base64=data, name=name)
-    try:
-        path = urlsplit(url).path
-    except ValueError:
-        raise invalid(f"not a valid URL: {url[:200]!r}") from None
-    return Blob(mimetypes.guess_type(path)[0] or default_type, url=url, name=name)
+    file_name = re.split("[?#]", url)[0].rpartition("/")[2]
+    return Blob(mimetypes.guess_type(file_name)[0] or default_type, url=url, name=name)
 
 
-def _text(message: OpenAIMessage) -> str:
+def _text(message: d.OpenAIMessage) -> str:
     content = message.content
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(item.text for item in content if isinstance(item, TextPart))
+    return "".join(item.text for item in content if isinstance(item, d.TextPart))
 
 
-def run_settings(body: CompletionRequest) -> dict[str, Any]:
+def run_settings(body: d.CompletionRequest) -> dict[str, Any]:
     """Return the settings of the model that a request names."""
     effort = body.reasoning_effort
     values = {
@@ -215,10 +198,10 @@ def _integer(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def tool_choice(body: CompletionRequest, known: set[str]) -> ToolChoice | None:
+def tool_choice(body: d.CompletionRequest, known: set[str]) -> ToolChoice | None:
     """Return the tool choice of a request, which must be possible with these tools."""
     choice = body.tool_choice
-    if isinstance(choice, NamedToolChoice):
+    if isinstance(choice, d.NamedToolChoice):
         if choice.function.name not in known:
             raise invalid(f"tool_choice names {choice.function.name[:100]!r}, which is not a tool of the request")
         return ToolChoice("required", (choice.function.name,), body.parallel_tool_calls)
@@ -229,16 +212,15 @@ def tool_choice(body: CompletionRequest, known: set[str]) -> ToolChoice | None:
     return ToolChoice(choice or "auto", parallel=body.parallel_tool_calls) if known else None
 
 
-def output_schema(body: CompletionRequest) -> dict[str, Any] | None:
+def output_schema(body: d.CompletionRequest) -> dict[str, Any] | None:
     """Return the JSON Schema of the answer that a request wants."""
     form = body.response_format
     if form is None or form.type == "text":
         return None
-    if form.type not in RESPONSE_FORMATS:
-        known = ", ".join(f'"{name}"' for name in RESPONSE_FORMATS)
-        raise invalid(f"response_format.type must be one of {known}, got {quoted(form.type)}")
     if form.type == "json_object":
         return {"type": "object"}
+    if form.type != "json_schema":
+        raise invalid('response_format.type must be "text", "json_object" or "json_schema"')
     if form.json_schema is None or form.json_schema.schema is None:
         missing = "response_format.json_schema" if form.json_schema is None else "response_format.json_schema.schema"
         raise invalid(f"{missing} is required")

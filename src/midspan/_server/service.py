@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from midspan._loop.agent import Agent, new_run_id
@@ -16,15 +17,15 @@ from midspan._loop.background_runs import BackgroundRuns
 from midspan._loop.options import ToolSet
 from midspan._loop.result import RunResult
 from midspan._server.config import ANONYMOUS, ServerConfig
-from midspan._server.http import ApiError, Disconnected, client_disconnect, invalid
+from midspan._server.http import ApiError, client_disconnect, invalid
 from midspan._storage.journal import Journal, RunInfo
 from midspan._types.codec import from_json
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan._types.events import Interrupted, RunEnd, RunEvent, RunStart
+from midspan._types.events import RunEnd, RunStart
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import CALL_CANCELLED, RunState
-from midspan.errors import ConfigError, JournalError, RunError, UnknownRunError
+from midspan.errors import ConfigError, JournalError, UnknownRunError
 from midspan.providers.registry import family_name
 from midspan.tools.source import ToolListing, ToolSource, describe_error
 from midspan.tools.wrap import WrapperSource, is_local, list_source
@@ -32,7 +33,6 @@ from midspan.tools.wrap import WrapperSource, is_local, list_source
 _log = logging.getLogger("midspan._server")
 
 _SHUTDOWN = "the server is shutting down"
-Observer = Callable[["StartedRun"], None]
 
 
 class ModelChoice(Struct, frozen=True, eq=False):
@@ -78,12 +78,11 @@ class Service:
         self.source = ServerTools(tool_set.source)
         """The tools of the server, without built-in tools of the model."""
         self.builtins = tool_set.builtins
-        has_tools = len(tool_set.builtins) < len(tool_set.as_passed)
-        self.agent = agent.replace(limits=limits, tools=[*tool_set.builtins, self.source] if has_tools else agent.tools)
+        self.agent = agent.replace(limits=limits, tools=[*tool_set.builtins, self.source])
         self.config = config
         self.runs = BackgroundRuns(self.agent, journal)
         self.journal = self.runs.journal
-        self.observers: list[Observer] = []
+        self.observers: list[Callable[[StartedRun], None]] = []
         """Called with every run that is started, for metrics."""
         self.is_draining = False
         self.has_journal_failed = False
@@ -278,19 +277,6 @@ class Service:
         end = next((event for event in reversed(events) if isinstance(event, RunEnd)), None)
         return StoredRun(info, start, RunState.of_events(events), end)
 
-    async def events(self, info: RunInfo, from_event: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """The events of a run from a number on, until it has ended or was interrupted."""
-        events = self.runs.subscribe(info.run, from_event=from_event)
-        try:
-            async for number, event in events:
-                yield number, event
-                if isinstance(event, Interrupted):
-                    return
-        except RunError:
-            return  # the run was interrupted, and the subscriber has all its events
-        finally:
-            await events.aclose()
-
     async def cancel(self, owner: str, run_id: str) -> None:
         """Cancel a run of this owner, if it is running."""
         info = await self.info(owner, run_id)
@@ -301,7 +287,7 @@ class Service:
                 _log.warning("run %s is not running in this process", run_id)
 
     async def wait(self, run: StartedRun, receive: Receive, *, cancel_on_disconnect: bool) -> None:
-        """Wait until a run has ended. Raises Disconnected if its client goes away first."""
+        """Wait until a run has ended. Raises ClientDisconnect if its client goes away first."""
         leaving = asyncio.get_running_loop().create_task(client_disconnect(receive))
         try:
             await asyncio.wait((run.result, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -310,7 +296,7 @@ class Service:
         if not run.result.done():
             if cancel_on_disconnect:
                 await self.cancel_abandoned(run)
-            raise Disconnected
+            raise ClientDisconnect
 
     async def cancel_abandoned(self, run: StartedRun) -> None:
         """Cancel a run whose client closed the connection."""
@@ -331,13 +317,11 @@ class Service:
 
     async def delete_session(self, owner: str, session: str) -> bool:
         """Cancel and delete all runs of a session. Returns whether there were any."""
-        has_runs = False
-        while runs := await self.journal.list(owner=owner, session=session, limit=100):
-            has_runs = True
-            for info in runs:
-                await self.cancel(owner, info.run)
-                await self.journal.delete(info.run)
-        return has_runs
+        runs = await self.journal.list(owner=owner, session=session)
+        for info in runs:
+            await self.cancel(owner, info.run)
+            await self.journal.delete(info.run)
+        return bool(runs)
 
 
 def _unknown_run(run_id: str) -> ApiError:

@@ -8,26 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from midspan._loop.result import NumberedEvents
 from midspan._server.api import session_of
 from midspan._server.config import OWNER
 from midspan._server.documents import URL_PATTERN, UiChatRequest, UiMessage
 from midspan._server.http import DONE, EventStream, frame, invalid, public_error, read_json, run_error
 from midspan._server.openai_messages import blob_of_url
 from midspan._server.service import Service
-from midspan._types.events import (
-    Interrupted,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    TextDelta,
-    ThoughtDelta,
-    ToolCallDelta,
-    ToolEnd,
-    ToolStart,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-)
+from midspan._types import events
 from midspan._types.exchange import FinishReason
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text
@@ -64,7 +52,7 @@ class UiApi:
             edit=lambda stored: _earlier_messages(stored, body, last),
             context=body.context,
         )
-        return self._stream(run.id, service.runs.subscribe(run.id))
+        return self._stream(run.id)
 
     async def resume(self, request: Request) -> Response | ASGIApp:
         """The stream of the run that is running in the chat; 204 if there is none, as the SDK expects."""
@@ -73,10 +61,11 @@ class UiApi:
         running = await service.journal.list(owner=owner, session=session, state="running", limit=1)
         if not running:
             return Response(status_code=204)
-        return self._stream(running[0].run, service.events(running[0]))
+        return self._stream(running[0].run)
 
-    def _stream(self, run_id: str, events: AsyncGenerator[tuple[int, RunEvent], None]) -> EventStream:
-        return EventStream(_frames(run_id, events), self._service.config, headers={**HEADERS, "x-run-id": run_id})
+    def _stream(self, run_id: str) -> EventStream:
+        frames = _frames(run_id, self._service.runs.subscribe(run_id))
+        return EventStream(frames, self._service.config, headers={**HEADERS, "x-run-id": run_id})
 
 
 def _earlier_messages(stored: tuple[Message, ...], body: UiChatRequest, last: int) -> Sequence[Message]:
@@ -105,16 +94,16 @@ def _parts(message: UiMessage) -> list[Part]:
     return parts
 
 
-async def _frames(run_id: str, events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
+async def _frames(run_id: str, numbered: NumberedEvents) -> AsyncGenerator[bytes, None]:
     converter = _Converter(run_id)
     try:
-        async for _, event in events:
+        async for _, event in numbered:
             for chunk in converter.of(event):
                 yield frame(chunk)
     except MidspanError as error:
         yield frame({"type": "error", "errorText": run_error(error, run_id).message})
     finally:
-        await events.aclose()
+        await numbered.aclose()
     yield DONE
 
 
@@ -132,43 +121,43 @@ class _Converter:
         self._announced: set[str] = set()
         self._finish_reason = FinishReason.END
 
-    def of(self, event: RunEvent) -> Iterator[dict[str, Any]]:
+    def of(self, event: events.RunEvent) -> Iterator[dict[str, Any]]:
         match event:
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._text += text
                 yield from self._write("text", text)
-            case ThoughtDelta(text=text):
+            case events.ThoughtDelta(text=text):
                 yield from self._write("reasoning", text)
-            case ToolCallDelta():
+            case events.ToolCallDelta():
                 yield from self._call_delta(event)
-            case ToolStart(turn=turn, call=call, index=index):
+            case events.ToolStart(turn=turn, call=call, index=index):
                 fields = self._call_fields(turn, index)
                 yield {"type": "tool-input-available", "toolName": call.name, "input": call.arguments, **fields}
-            case ToolEnd():
+            case events.ToolEnd():
                 yield self._result(event)
             case _:
                 yield from self._boundary(event)
 
-    def _boundary(self, event: RunEvent) -> Iterator[dict[str, Any]]:
+    def _boundary(self, event: events.RunEvent) -> Iterator[dict[str, Any]]:
         """The chunks of an event that starts or ends a run or a turn."""
         match event:
-            case RunStart():
+            case events.RunStart():
                 yield {"type": "start", "messageId": self._run_id, "messageMetadata": {"run_id": self._run_id}}
-            case TurnStart():
+            case events.TurnStart():
                 yield from self._end_step()
                 self._has_step, self._text = True, ""
                 yield {"type": "start-step"}
-            case TurnEnd():
+            case events.TurnEnd():
                 self._finish_reason = event.finish_reason
                 yield from self._close()
                 for at, citation in enumerate(event.citations):
                     source = f"{self._run_id}-{event.turn}-{at}"
                     yield {"type": "source-url", "sourceId": source, "url": citation.url, "title": citation.title}
-            case TurnRetry():
+            case events.TurnRetry():
                 yield from self._close()
-            case RunEnd():
+            case events.RunEnd():
                 yield from self._end(event)
-            case Interrupted():
+            case events.Interrupted():
                 yield from self._end_step()
                 yield {"type": "abort", "reason": "the server was restarted"}
 
@@ -176,7 +165,7 @@ class _Converter:
         """The id of a call is unique in the message, whatever ids the model uses."""
         return {"toolCallId": f"{self._run_id}-{turn}-{index}", "dynamic": True, "providerExecuted": True}
 
-    def _call_delta(self, event: ToolCallDelta) -> Iterator[dict[str, Any]]:
+    def _call_delta(self, event: events.ToolCallDelta) -> Iterator[dict[str, Any]]:
         yield from self._close()
         fields = self._call_fields(event.turn, event.index)
         id = fields["toolCallId"]
@@ -186,7 +175,7 @@ class _Converter:
         if id in self._announced and event.arguments:
             yield {"type": "tool-input-delta", "toolCallId": id, "inputTextDelta": event.arguments}
 
-    def _result(self, event: ToolEnd) -> dict[str, Any]:
+    def _result(self, event: events.ToolEnd) -> dict[str, Any]:
         result, fields = event.result, self._call_fields(event.turn, event.index)
         if result.is_error:
             return {"type": "tool-output-error", "errorText": str(result.model_value), **fields}
@@ -212,7 +201,7 @@ class _Converter:
             self._has_step = False
             yield {"type": "finish-step"}
 
-    def _end(self, event: RunEnd) -> Iterator[dict[str, Any]]:
+    def _end(self, event: events.RunEnd) -> Iterator[dict[str, Any]]:
         if event.error is None and event.text and event.text != self._text:  # the text of a limit or of a tool
             yield from self._write("text", event.text.removeprefix(self._text))
         yield from self._end_step()

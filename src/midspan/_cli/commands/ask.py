@@ -1,5 +1,6 @@
 """`midspan ask`: one question, one answer."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import closing
@@ -39,16 +40,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    shown, error = EventList(), None
+    shown = EventList()
     with stdout_for_answers() as out:
         try:
             _ask(options, shown, out)
-        except BaseException as raised:
-            error = raised
-            raise
         finally:
             if options.json:
-                write(out, json_document(report(shown.events, shown.session, error)))
+                write(out, json_document(report(shown.events, shown.session, sys.exception())))
     return 0
 
 

@@ -145,33 +145,21 @@ def line_reader() -> Callable[[], str]:
 
 
 def _line_editor() -> Callable[[], str]:
-    """Return a reader with line editing, completion and the history of earlier chats. Needs prompt_toolkit."""
+    """Return a reader with line editing and the history of earlier chats. Needs prompt_toolkit."""
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
     keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    history: FileHistory | InMemoryHistory = InMemoryHistory()
+    history = None
     with suppress(ConfigError, OSError):  # lines are not kept if there is nowhere to write
         path = private_directory(state_directory()) / "chat_lines"
         path.touch(mode=0o600)
         history = FileHistory(str(path))
-    session: PromptSession[str] = PromptSession(
-        history=history,
-        key_bindings=keys,
-        multiline=True,
-        completer=WordCompleter(list(_SLASH_COMMANDS), sentence=True),
-        complete_while_typing=False,
-        prompt_continuation=lambda *_: "… ",
-    )
+    session: PromptSession[str] = PromptSession(history=history, key_bindings=keys)
     return lambda: session.prompt("> ")

@@ -12,9 +12,6 @@ from midspan._cli.text import escape_line, print_line
 from midspan.errors import ConfigError
 from midspan.providers.registry import families, family_variables
 
-_MIN_SHOWN_CHARS = 12
-"""Four characters of a shorter key would say too much."""
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     actions_help = "what to do; list by default"
@@ -26,9 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     keys = read_keys()
     if options.action == "list":
-        for name, key in keys.items():
-            shown = f"…{escape_line(key[-4:])}" if len(key) >= _MIN_SHOWN_CHARS else "***"
-            sys.stdout.write(f"{escape_line(name)}  {shown}\n")
+        sys.stdout.write("".join(f"{escape_line(name)}\n" for name in keys))
         if not keys:
             print_line(f"no keys are stored in {keys_path()}; midspan keys set gemini stores one")
         return 0

@@ -11,13 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from midspan._cli.arguments import (
-    add_host_argument,
-    add_json_argument,
-    add_mcp_argument,
-    add_tools_argument,
-    port_number,
-)
+from midspan._cli import arguments
 from midspan._cli.interrupts import InterruptibleRunner, serve_until_interrupted
 from midspan._cli.questions import TERMINAL
 from midspan._cli.text import announce, escape_line, escape_lines, print_line, write_result
@@ -38,20 +32,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     action_help = "what to do, see below; list by default"
     parser.add_argument("action", metavar="ACTION", choices=list(ACTIONS), nargs="?", default="list", help=action_help)
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="what the action takes")
-    add_mcp_argument(parser)
-    add_json_argument(parser)
+    arguments.add_mcp_argument(parser)
+    arguments.add_json_argument(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="allow destructive tools; accept what trust shows")
     serve = parser.add_argument_group("options of serve")
-    add_tools_argument(serve)
-    serve.add_argument("--http", metavar="PORT", type=port_number, help="serve over HTTP, at /mcp, instead of stdio")
-    add_host_argument(serve)
+    arguments.add_tools_argument(serve)
+    serve.add_argument(
+        "--http", metavar="PORT", type=arguments.port_number, help="serve over HTTP, at /mcp, instead of stdio"
+    )
+    arguments.add_host_argument(serve)
     allowed_help = 'a name or address under which clients reach the server; "*" allows all; repeatable'
     serve.add_argument("--allowed-host", metavar="NAME", action="append", default=[], help=allowed_help)
 
 
 def run(options: Namespace) -> int:
-    _, _, action = ACTIONS[options.action]
-    return action(options)
+    return ACTIONS[options.action][2](options)
 
 
 def _list(options: Namespace) -> int:

@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
     try:
         from midspan._server.app import create_app
         from midspan._server.config import ServerConfig, Tokens
-        from midspan._server.listen import log_json, resolve, serve
+        from midspan._server.listen import bind, log_json, serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
     if options.log_format == "json":
@@ -68,14 +68,14 @@ def run(options: Namespace) -> int:
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
     config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
     tokens = Tokens.of_environment(os.environ)
-    resolve(config.host, config.port)
+    listener = bind(config.host, config.port)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):
         options.model = os.environ.get("DEFAULT_AI_PROVIDER") or None
     settings = with_fallback(load_settings(options, path, file), allow_all_tools=options.yes)
     telemetry = Telemetry() if options.telemetry else None
     agent = build_agent(settings, [*load_tools(settings.tools), *_mcp_servers(options)], telemetry)
-    with _journal(options.journal or journal) as opened:
+    with listener, _journal(options.journal or journal) as opened:
         app = create_app(
             agent,
             journal=opened,
@@ -84,7 +84,7 @@ def run(options: Namespace) -> int:
             close_agent=True,
             **msgspec.structs.asdict(config),
         )
-        serve(app, config, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
+        serve(app, config, listener, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
     print_line("the server has ended")
     return 0
 
