@@ -46,6 +46,8 @@ class LoopDetector(Policy):
         self._max_repeats = max_repeats
         self._specs = specs
         self._known: dict[_Key, _Repetition] = {}
+        self._seen_keys: set[_Key] = set()
+        """The calls of this run. Results are compared and counted only when a call is repeated."""
         self._counted = 0
         """How many of the state's tool runs are in `_known`."""
         self._epoch = 0
@@ -57,11 +59,18 @@ class LoopDetector(Policy):
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         if self._max_repeats is None:
             return {}
-        self._count(state)
         self.repeated = {}
+        if not self._seen_keys:
+            self._seen_keys.update(_key(run.call) for run in state.tool_runs)
+        keys = [_key(call) for _, call in calls]
+        is_repeated = not self._seen_keys.isdisjoint(keys)
+        self._seen_keys.update(keys)
+        if not is_repeated:
+            return {}
+        self._count(state)
         counts: dict[int, int] = {}
-        for index, call in calls:
-            known, spec = self._known.get(_key(call)), self._specs.get(call.name)
+        for key, (index, call) in zip(keys, calls, strict=True):
+            known, spec = self._known.get(key), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:

@@ -45,8 +45,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
     output: "TypedOutput | None"
-    answer_tools: tuple[str, ...]
-    """The tool by which the model gives a typed answer, if it cannot answer in JSON."""
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -72,7 +70,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.finals, self.answer_tools)
+        answers_by_tool = self.output is not None and self.output.by_tool
+        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if answers_by_tool else ())
 
 
 class PendingRun:
@@ -147,7 +146,6 @@ async def prepare_run(run: RunConfig, previous: PreparedRun | None = None) -> Pr
         forced_config=replace(config, tool_choice=choice) if is_forced else config,
         answer_config=replace(config, tool_choice=answering) if config.tools else config,
         output=output,
-        answer_tools=answer_tools,
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,

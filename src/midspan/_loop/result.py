@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
+from functools import cached_property
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -111,7 +112,6 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         """The name of the model."""
         self._pending = pending
         self._queue = EventQueue(pending, deltas=deltas)
-        self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
 
@@ -119,15 +119,13 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         """Iterate in plain code. In a coroutine, use `async for`."""
         return iterate(aiter(self))
 
-    @property
+    @cached_property
     def result(self) -> RunResult[Output]:
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
             raise ConfigError("there is no result: the run was closed before its end, or has unread events")
-        if self._result is None:
-            self._result = result_of(run, self._pending)
-        return self._result
+        return result_of(run, self._pending)
 
     @property
     def messages(self) -> History:

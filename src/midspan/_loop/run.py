@@ -21,7 +21,6 @@ from midspan._loop.turn import (
     TurnStream,
     after_error,
     checked_response,
-    plan_calls,
 )
 from midspan._types.events import (
     RunEnd,
@@ -116,7 +115,7 @@ class Run:
         listener, limits = self.listener, self.limits
         response: ModelResponse | None
         if listener is not None and listener.deltas:
-            turn = TurnStream(self.prepared.provider, request, start.turn, limits, listener)
+            turn = TurnStream(self, listener, request)
             response = await turn.read(can_retry=not self.state.retries_exhausted)
         else:
             try:
@@ -178,7 +177,7 @@ class Run:
             result, seconds = await self.calls.run_single(call, index)
             await self._emit(self._end_call(index, result, seconds))
         elif calls:
-            async with aclosing(self.calls.run(plan_calls(calls))) as results:
+            async with aclosing(self.calls.run(calls)) as results:
                 async for index, result, seconds in results:
                     await self._emit(self._end_call(index, result, seconds))
 

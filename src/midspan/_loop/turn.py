@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from threading import get_ident
 from time import perf_counter
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from midspan._loop.policies import LimitTracker, Refusal
+from midspan._loop.policies import Calls, LimitTracker, Refusal
 from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
@@ -32,7 +32,7 @@ from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult,
 from midspan._types.specs import ToolSpec
 from midspan._types.texts import canonical_json
 from midspan.errors import MidspanError, ProviderError, ToolError
-from midspan.providers.provider import Provider, ensure_aclose
+from midspan.providers.provider import ensure_aclose
 from midspan.tools.execution import run_call
 from midspan.tools.schedule import call_order, each_call
 from midspan.tools.source import bulleted, describe_error
@@ -51,32 +51,23 @@ _MAX_DEPTH = 20
 """How deeply tools may call tools."""
 
 
-Planned = tuple[ToolCall, list[int]]
-"""A call to run, and its positions in the turn: several if the model sent the same call more than once."""
-
-
 class TurnStream:
     """One streamed response."""
 
     _response: ModelResponse | None = None
     _has_started = False
 
-    def __init__(
-        self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker, listener: "EventQueue"
-    ) -> None:
-        self._provider = provider
-        self._request = request
-        self._turn = turn
-        self._limits = limits
-        self._listener = listener
+    def __init__(self, run: "Run", listener: "EventQueue", request: ModelRequest) -> None:
+        self._run, self._listener, self._request = run, listener, request
+        self._turn = run.state.turn
         self._calls: dict[int, tuple[int, str | None, str | None]] = {}
         """Calls by the indices of their parts: position in the turn; id and name, until they were in a delta."""
 
     async def read(self, *, can_retry: bool) -> ModelResponse | None:
         """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
-        limits, response = self._limits, None
+        limits, provider, response = self._run.limits, self._run.prepared.provider, None
         try:
-            async with aclosing(ensure_aclose(self._provider.stream(self._request))) as events:
+            async with aclosing(ensure_aclose(provider.stream(self._request))) as events:
                 while True:
                     waiting: Awaitable[ModelEvent] = anext(events)
                     if limits.deadline is not None:
@@ -151,9 +142,9 @@ def after_error(
     raise ProviderError(f"the model failed: {describe_error(error)}") from error
 
 
-def plan_calls(calls: Iterable[tuple[int, ToolCall]]) -> list[Planned]:
-    """Return the calls to run. A call that came twice, as in a repeated chunk, is run once."""
-    planned: dict[Any, Planned] = {}
+def _plan(calls: Calls) -> list[tuple[ToolCall, list[int]]]:
+    """Return the calls to run, each with its positions in the turn: a call that the model sent twice is run once."""
+    planned: dict[Any, tuple[ToolCall, list[int]]] = {}
     for index, call in calls:
         raw = None if call.provider_data is None else bytes(call.provider_data.raw)
         key = call.id, call.name, canonical_json(call.arguments), raw
@@ -182,9 +173,9 @@ class CallRunner:
         prepared = self._run.prepared
         return run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
 
-    async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
-        """Run the planned calls, and yield each result when it is there, with its index and its duration."""
-        run, prepared = self._run, self._run.prepared
+    async def run(self, calls: Calls) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
+        """Run calls of a turn, and yield each result when it is there, with its index and its duration."""
+        run, prepared, planned = self._run, self._run.prepared, _plan(calls)
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
             prepared.source.call,
