@@ -596,12 +596,12 @@ def test_error_of_the_final_view_has_transcript_and_kind() -> None:
     async def main() -> None:
         call = [ToolCall("1", "add", {"a": 1, "b": 2})]
         async with BackgroundRuns(agent(call, call, call)) as runs:
-            id = runs.start("go", limits=Limits(max_turns=1))
-            with pytest.raises(LimitReachedError, match="turns exceeded") as limited:
+            id = runs.start("go", limits=Limits(max_tool_calls=1))
+            with pytest.raises(LimitReachedError, match="tool calls exceeded") as limited:
                 await taken(runs, id, view="final")
-            assert (limited.value.limit, limited.value.kind) == ("max_turns", "LimitReachedError")
+            assert (limited.value.limit, limited.value.kind) == ("max_tool_calls", "LimitReachedError")
             assert limited.value.transcript is not None
-            assert [message.role for message in limited.value.transcript] == ["user", "model", "user"]
+            assert [message.role for message in limited.value.transcript] == ["user", *["model", "user"] * 2]
         async with BackgroundRuns(Agent(ScriptedProvider([ServerError("broken")]))) as runs:
             id = runs.start("go")
             with pytest.raises(ServerError, match="broken") as broken:
