@@ -351,10 +351,18 @@ def test_unknown_state_is_rejected(journal: Journal) -> None:
         run(journal.list(state="foo"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 40, "²"])
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 19, "²"])
 def test_invalid_cursor_is_rejected(journal: Journal, cursor: str) -> None:
     with pytest.raises(ConfigError, match="is not a cursor of this journal"):
         run(journal.list(after=cursor))
+
+
+def test_every_run_follows_the_largest_cursor(journal: Journal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, documents(1))
+        assert [info.run for info in await journal.list(after="9" * 18)] == ["a"]
+
+    run(main())
 
 
 def test_events_can_be_any_bytes(journal: Journal) -> None:

@@ -344,7 +344,7 @@ def test_calls_that_were_refused_for_other_reasons_do_not_start_the_count_anew()
         async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
             raise AssertionError("it must not run")
 
-    wiping = [ToolCall("", "wipe", {"number": number}) for number in range(7)]
-    provider = script(*itertools.chain.from_iterable(zip([look()] * 7, wiping, strict=True)))
+    wiping = [ToolCall("", "wipe", {"number": number}) for number in range(6)]
+    provider = script(*itertools.chain.from_iterable(zip([look()] * 6, wiping, strict=True)))
     Agent(provider, tools=[*notebook.tools, Guarded()], limits=Limits(max_turns=None)).run_sync("go")
     assert notebook.runs["look"] == 5

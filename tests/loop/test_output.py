@@ -201,3 +201,11 @@ def test_invalid_output_type_is_an_error_when_the_agent_is_created(form: Any) ->
     agent = Agent(ScriptedProvider(["x"]))
     with pytest.raises(SchemaError, match=r"output cannot be|output must be a type"):
         agent.run_sync("?", output=form)
+
+
+def test_schema_of_the_answer_is_adapted_to_the_model() -> None:
+    form = {"type": "array", "items": {"const": "yes"}}
+    provider = ScriptedProvider(['["yes"]'], profile=ModelProfile(schema=GEMINI_JSON_SCHEMA))
+    assert Agent(provider, output=form).run_sync("?").output == ["yes"]
+    requested = provider.requests[0].config.output
+    assert requested == Output({"type": "array", "items": {"type": "string", "enum": ["yes"]}})

@@ -206,11 +206,11 @@ def test_tool_calls_read_only_tools_within_the_limits() -> None:
     assert all("Maximum tool calls exceeded" in value for value in run.value[2:])
 
 
-def test_model_without_any_allowed_call_gets_one_more_chance_only() -> None:
+def test_model_without_any_allowed_call_is_asked_three_more_times() -> None:
     provider = ScriptedProvider([ToolCall("1", "look", {"n": 1})] * 9)
     with pytest.raises(NoAnswerError, match="only made calls that were refused"):
         Agent(provider, Shop().tools, tool_choice="none").run_sync("?")
-    assert len(provider.requests) == 2
+    assert len(provider.requests) == 4
 
 
 @pytest.mark.parametrize("choice", ["none", {"type": "required", "tool": "pay"}])

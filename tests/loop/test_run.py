@@ -13,7 +13,7 @@ from midspan import Agent, Limits, Toolbox, tool
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan._types.specs import ToolChoice
+from midspan._types.specs import BuiltinTool, ToolChoice
 from midspan.errors import (
     AnswerBlockedError,
     ConfigError,
@@ -24,6 +24,7 @@ from midspan.errors import (
     ServerError,
 )
 from midspan.providers.gemini.capabilities import capabilities_of, profile_of
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND
@@ -266,7 +267,7 @@ def test_empty_turn_is_requested_again(nothing: list[Any]) -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], nothing, "3"])
     result = Agent(provider, tools=[add]).run_sync("?")
     assert result.text == "3"
-    assert "You have the results" in provider.requests[2].history[-1].text
+    assert "with the results of your calls" in provider.requests[2].history[-1].text
     with pytest.raises(NoAnswerError, match="4 times in a row") as caught:
         Agent(ScriptedProvider([nothing] * 9)).run_sync("?")
     assert_legal(caught.value)
@@ -719,3 +720,54 @@ def test_limit_on_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) ->
     assert [record.getMessage() for record in caplog.records] == [
         "max_calls_per_tool has 'ad', but the tools of the run are: add"
     ]
+
+
+def test_limit_of_tokens_is_reached_when_all_are_used() -> None:
+    script = [answer(call(a=1, b=2), usage=Usage(input=60, output=40)), "3"]
+    with pytest.raises(LimitReachedError, match=r"Maximum tokens exceeded \(100 of 100\)"):
+        Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
+    agent = Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=101))
+    assert agent.run_sync("?").text == "3"
+
+
+def test_calls_run_in_order_if_the_model_asks_for_it() -> None:
+    running: list[str] = []
+    most = 0
+
+    @tool
+    async def wait(name: str) -> str:
+        """Wait."""
+        nonlocal most
+        running.append(name)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.remove(name)
+        return name
+
+    script = [[call("wait", str(number), name=str(number)) for number in range(3)], "done"]
+    for profile, expected in ((ModelProfile(), 3), (ModelProfile(calls_in_order=True), 1)):
+        most = 0
+        result = Agent(ScriptedProvider(script, profile=profile), tools=[wait]).run_sync("?")
+        assert [run.value for run in result.tool_calls] == ["0", "1", "2"]
+        assert most == expected
+
+
+def test_call_of_a_builtin_tool_can_be_required() -> None:
+    provider = ScriptedProvider(["found it"])
+    agent = Agent(provider, tools=[BuiltinTool("googleSearch")], tool_choice="required")
+    assert agent.run_sync("?").text == "found it"
+    assert provider.requests[0].config.tool_choice == ToolChoice("required")
+
+
+def test_last_message_of_the_history_is_sent_as_it_is() -> None:
+    message = Message("model", (Text("Let me add."), call(a=1, b=2)), ProviderData("scripted", Raw(b"{}")))
+    result = Agent(ScriptedProvider(["3"]), tools=[add]).run_sync(messages=[Message.user("1 + 2?"), message])
+    assert result.messages[1] is message
+
+
+def test_repr_of_a_result_shows_the_start_of_a_long_text() -> None:
+    def shown(text: str) -> str:
+        return repr(Agent(ScriptedProvider([text])).run_sync("?"))
+
+    assert shown("x" * 60) == f"RunResult({'x' * 60!r}, 1 turn, 0 tool calls)"
+    assert shown("x" * 61) == f"RunResult({'x' * 60 + '…'!r}, 1 turn, 0 tool calls)"

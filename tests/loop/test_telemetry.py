@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from midspan import Agent, BackgroundRuns, Gemini, Limits, RunContext, Telemetry, tool
 from midspan.emulator import LocalGemini, answer, call
-from midspan.errors import ConfigError, LimitReachedError
+from midspan.errors import LimitReachedError
 from midspan.events import TextDelta
 from midspan.messages import ToolCall
 from midspan.testing import ScriptedProvider
@@ -266,8 +266,3 @@ def test_mcp_servers_get_the_trace_context() -> None:
     [call] = [body for body in bodies if body.get("method") == "tools/call"]
     trace_id = format(recorded.one("execute_tool add").context.trace_id, "032x")
     assert call["params"]["_meta"]["traceparent"].split("-")[1] == trace_id
-
-
-def test_telemetry_of_another_type_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="telemetry must be a Telemetry, got 5"):
-        Agent(ScriptedProvider(["hi"]), telemetry=5)  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from midspan import Agent, tool
-from midspan._loop.turn import recover_malformed_call
+from midspan._loop.turn import checked_response
 from midspan._types.context import RunContext
 from midspan._types.events import ToolCallDelta
 from midspan._types.exchange import (
@@ -19,8 +19,9 @@ from midspan._types.exchange import (
     PartDelta,
     PartEnd,
     PartStart,
+    RequestConfig,
 )
-from midspan._types.messages import Message
+from midspan._types.messages import History, Message
 from midspan._types.parts import Opaque, Text, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode
@@ -41,7 +42,8 @@ def test_recovered_turn_keeps_signatures_and_unknown_parts() -> None:
         "finishMessage": "Malformed function call: print(default_api.f(a=1))",
     }
     response = decode.response(json.dumps({"candidates": [candidate]}).encode())
-    recovered = recover_malformed_call(response, (ToolSpec("f"),))
+    config = RequestConfig("gemini-3.8-flash", tools=(ToolSpec("f"),))
+    recovered = checked_response(response, ModelRequest(config, History(())))
     assert recovered.finish_reason is FinishReason.END
     assert recovered.message.parts[:3] == response.message.parts
     assert [type(part) for part in recovered.message.parts[:2]] == [Text, Opaque]

@@ -15,6 +15,7 @@ def test_file_is_private_also_if_it_was_not(tmp_path: Path) -> None:
     replace_file(path, b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert list(path.parent.iterdir()) == [path]
 
 

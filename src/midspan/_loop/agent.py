@@ -3,12 +3,13 @@
 from __future__ import annotations  # signatures name types that are imported with the first run
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
+from midspan._loop.blocking import ClosedFromPlainCode, run_blocking
 from midspan._loop.options import (
     AgentChanges,
     AgentOptions,
@@ -24,7 +25,7 @@ from midspan._types.closing import close_all
 from midspan._types.specs import Limits
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
-from midspan.providers.provider import ClosedOnExit, Provider
+from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Agent(ClosedOnExit, Generic[Output]):
+class Agent(ClosedFromPlainCode, Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
 
     _lacks_model = False
@@ -163,8 +164,7 @@ class Agent(ClosedOnExit, Generic[Output]):
 
     def run_sync(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
         """Like `run`, for plain code, also where an event loop is running."""
-        from midspan._loop.blocking import run_blocking  # loaded with the first blocking call
-        from midspan._loop.prompt import to_message
+        from midspan._loop.prompt import to_message  # loaded with the first run
 
         # Files are read here and not in the event loop, which all blocking calls share.
         return run_blocking(self.run(None if prompt is None else to_message(prompt), **options))
@@ -189,7 +189,7 @@ class Agent(ClosedOnExit, Generic[Output]):
 
         With `deltas=False` each response of the model is requested as a whole, so there are no events for its pieces.
         """
-        from midspan._loop.result import RunStream  # as above
+        from midspan._loop.result import RunStream  # loaded with the first run
 
         return RunStream(self._begin(prompt, **options), deltas=deltas)
 
@@ -205,25 +205,18 @@ class Agent(ClosedOnExit, Generic[Output]):
         """Check the options of a run, and return the run, which has not started."""
         if self._lacks_model and options.get("model") is None:  # a key may have been set since
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
-        config, prepare = self._config, self._prepare
-        prepared = self._prepared if config.tools.is_local else None  # other tools may have changed
-        if options:
-            config = self._with_overrides(options)
-        if not options.keys() <= _NOT_PREPARED:
-            from midspan._loop.prepare import prepare_run  # loaded with the first run
-
-            prepared, prepare = None, partial(prepare_run, config)
+        config = self._with_overrides(options) if options else self._config
+        prepare = None if options.keys() - _NOT_PREPARED else self._prepare
         pending_run, _ = _run_types()
-        return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepared, prepare)
+        return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepare)
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
-        from midspan._loop.prepare import prepare_run  # as above
+        if self._prepared is None or not self._config.tools.is_local:
+            from midspan._loop.prepare import prepare_run  # loaded with the first run
 
-        prepared = self._prepared
-        if prepared is None or not (await self._config.tools.list_tools()).is_same_as(prepared.listing):
-            prepared = self._prepared = await prepare_run(self._config)
-        return prepared
+            self._prepared = await prepare_run(self._config, self._prepared)
+        return self._prepared
 
     def _with_overrides(self, options: dict[str, Any]) -> RunConfig:
         changes: dict[str, Any] = {}
@@ -277,18 +270,6 @@ class Agent(ClosedOnExit, Generic[Output]):
         closing = [provider.aclose() for provider in self._owned_providers.values()]
         closing += [source.aclose() for source in self._owned_sources]
         await close_all(closing)
-
-    def close(self) -> None:
-        """Like `aclose`, for plain code."""
-        from midspan._loop.blocking import run_blocking  # as above
-
-        run_blocking(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")

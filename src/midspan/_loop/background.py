@@ -120,8 +120,8 @@ class BackgroundRun:
         self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
         """Calls that have started, and when, by turn and index."""
         self._unstored: list[bytes] = []
-        self._unconfirmed = 0
-        """The number of events of an append whose outcome is unknown; 0 if there is none."""
+        self._in_doubt = False
+        """Whether the last append may have been stored although it did not return."""
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._cancel_reason = "the run was cancelled"
@@ -132,7 +132,7 @@ class BackgroundRun:
     @property
     def status(self) -> RunStatus:
         summary = self._summary
-        if self.journal_error is not None and self._unstored:
+        if self.journal_error is not None:
             summary = replace(summary, state="failed", error=_error_info(self.journal_error))
         return RunStatus.of(self.id, self._events, summary, self._state)
 
@@ -140,7 +140,7 @@ class BackgroundRun:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
         while self.stored <= number and self.outcome is None and self.journal_error is None:
             await self._wait()
-        if self.stored <= number and self.journal_error is not None and self._unstored:
+        if self.stored <= number and self.journal_error is not None:
             raise self.journal_error.with_traceback(None)
         return self.stored > number
 
@@ -192,10 +192,6 @@ class BackgroundRun:
         while self._unstored and self.journal_error is None:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
                 await self._flush()
-        if self._unstored and not isinstance(self.journal_error, RunExistsError | RunElsewhereError):
-            with suppress(Exception):  # the journal still fails, and `journal_error` says why
-                while self._unstored:
-                    await self._append()
         if error is not None:
             raise error
 
@@ -258,12 +254,11 @@ class BackgroundRun:
         if not self._summary.ended:  # the event loop was shut down before the run could end
             info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
             self._summary = replace(self._summary, state="cancelled", error=info)
-        is_stored = self.journal_error is None or not self._unstored
-        if self._summary.state == "completed" and is_stored:
-            self.outcome = self._stream.result
-        elif self.journal_error is not None:
+        if self.journal_error is not None:
             self.outcome = self.journal_error
             self.journal_error.transcript = self._stream.messages
+        elif self._summary.state == "completed":
+            self.outcome = self._stream.result
         elif error is not None:
             self.outcome = error
         else:
@@ -298,46 +293,43 @@ class BackgroundRun:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; the run continues in a new task
-            self.journal_error = self._as_journal_error(error)
+            if isinstance(error, RunExistsError | RunElsewhereError):
+                self.journal_error = error
+            else:
+                message = f"run {self.id!r} was cancelled because its journal failed: {describe_error(error)}"
+                self.journal_error = JournalError(message)
+                self.journal_error.__cause__ = error
             _log.error("%s", self.journal_error)
             self._notify()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             await self._stream.aclose()
 
-    def _as_journal_error(self, error: BaseException) -> JournalError:
-        if isinstance(error, RunExistsError | RunElsewhereError):
-            return error
-        message = f"run {self.id!r} was cancelled because its journal failed: {describe_error(error)}"
-        journal_error = JournalError(message)
-        journal_error.__cause__ = error
-        return journal_error
-
     async def _append(self) -> None:
-        is_repeated = self._unconfirmed > 0
-        self._unconfirmed = self._unconfirmed or len(self._unstored)
-        documents = self._unstored[: self._unconfirmed]
-        summary = self._summary if len(documents) == len(self._unstored) else None  # it includes the last event
+        documents, stored = self._unstored.copy(), len(self._unstored)
+        is_repeated, self._in_doubt = self._in_doubt, True
         try:
             await self._journal.append(
-                self.id, self.stored, documents, owner=self._owner, session=self._session, summary=summary
+                self.id, self.stored, documents, owner=self._owner, session=self._session, summary=self._summary
             )
         except Exception as error:
             # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
             # other error the append may have been stored, for example if only the acknowledgement was lost.
             is_conflict = isinstance(error, RunExistsError | RunElsewhereError)
-            if (is_conflict and not is_repeated) or not await self._has_stored(documents):
+            stored = 0 if is_conflict and not is_repeated else await self._count_stored(documents)
+            if not stored:
                 raise
-        del self._unstored[: self._unconfirmed]
-        self.stored += self._unconfirmed
-        self._unconfirmed = 0
+        del self._unstored[:stored]
+        self.stored += stored
+        self._in_doubt = False
 
-    async def _has_stored(self, documents: list[bytes]) -> bool:
+    async def _count_stored(self, documents: list[bytes]) -> int:
+        """Return how many of these events the journal has; 0 if it has others."""
         try:
-            stored = await self._journal.read(self.id, self.stored)
+            stored = [document for _, document in await self._journal.read(self.id, self.stored)]
         except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know
-            return False
-        return [document for _, document in stored] == documents
+            return 0
+        return len(stored) if stored == documents[: len(stored)] else 0
 
 
 def _error_info(error: BaseException) -> ErrorInfo:

@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from midspan.errors import ConfigError
+from midspan.providers.provider import ClosedOnExit
 from midspan.tools.loop_thread import LoopThread
 
 T = TypeVar("T")
@@ -58,3 +59,17 @@ async def _next(items: AsyncIterator[T]) -> T:
 async def _close(items: Any) -> None:
     with suppress(Exception):  # nobody waits for it any more
         await items.aclose()
+
+
+class ClosedFromPlainCode(ClosedOnExit):
+    """Can also be used in a `with` block, which closes it."""
+
+    def close(self) -> None:
+        """Like `aclose`, for plain code."""
+        run_blocking(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -46,10 +46,10 @@ class LoopDetector(Policy):
         self._max_repeats = max_repeats
         self._specs = specs
         self._known: dict[_Key, _Repetition] = {}
+        self._seen_keys: set[_Key] = set()
+        """The calls of this run. Results are compared and counted only when a call is repeated."""
         self._counted = 0
         """How many of the state's tool runs are in `_known`."""
-        self._seen_keys: set[_Key] | None = None
-        """The calls that the model has made in this run so far; None before the first."""
         self._epoch = 0
         self._has_refused = False
         """Whether a repeated call was refused since the last change."""
@@ -59,27 +59,24 @@ class LoopDetector(Policy):
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         if self._max_repeats is None:
             return {}
-        repeated: dict[int, _Repetition] = {}
-        self.repeated = repeated
-        if self._seen_keys is None:
-            self._seen_keys = {_key(run.call) for run in state.tool_runs}
-        is_repeated = False
-        for _, call in calls:
-            key = _key(call)
-            is_repeated = is_repeated or key in self._seen_keys
-            self._seen_keys.add(key)
+        self.repeated = {}
+        if not self._seen_keys:
+            self._seen_keys.update(_key(run.call) for run in state.tool_runs)
+        keys = [_key(call) for _, call in calls]
+        is_repeated = not self._seen_keys.isdisjoint(keys)
+        self._seen_keys.update(keys)
         if not is_repeated:
             return {}
         self._count(state)
         counts: dict[int, int] = {}
-        for index, call in calls:
-            known, spec = self._known.get(_key(call)), self._specs.get(call.name)
+        for key, (index, call) in zip(keys, calls, strict=True):
+            known, spec = self._known.get(key), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:
                 counts[index] = known.count
             elif known.count >= _NOTE_FROM - 1:
-                repeated[index] = known
+                self.repeated[index] = known
         # The second time, with nothing else to run, the limit is reached: the model is asked for its answer.
         limit = "max_repeats" if self._has_refused and len(counts) == len(calls) else None
         return {index: Refusal(_REPEATED.format(count=count), REPEATED, limit) for index, count in counts.items()}

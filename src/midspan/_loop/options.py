@@ -11,7 +11,7 @@ from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
-from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.source import ToolSource
 
 if TYPE_CHECKING:
     import typing_extensions  # type checkers bundle it; `typing.TypeVar` has `default` from Python 3.13 on
@@ -82,11 +82,6 @@ class ToolSet:
         self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
         """By the id of the dialect, which is kept here so that no other dialect gets its id."""
 
-    async def list_tools(self) -> ToolListing:
-        from midspan.tools.wrap import list_source  # as above
-
-        return await list_source(self.source)
-
     def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
         """Return the tools with the names and schemas that a dialect accepts."""
         if id(dialect) not in self._adapted:
@@ -156,11 +151,6 @@ def convert_option(name: str, value: Any) -> Any:
 
             if not is_async(value):
                 raise ConfigError(f"on_question must be an async function, got {value!r:.80}")
-        case "telemetry" if value is not None:
-            from midspan._loop.telemetry import Telemetry  # as above
-
-            if not isinstance(value, Telemetry):
-                raise ConfigError(f"telemetry must be a Telemetry, got {value!r:.80}")
         case _ if name not in KNOWN_OPTIONS:
             raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
     return value

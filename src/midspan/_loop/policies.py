@@ -23,14 +23,6 @@ LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking 
 """The answer of a run that reached a limit with `on_limit="message"`."""
 
 
-class RequestChanges(Struct, frozen=True, gc=False):
-    """What the limits change about the next request."""
-
-    limit: str | None = None
-    """The limit that was reached. The model may only answer; the tools stay declared for the history."""
-    budget: Budget = Budget()
-
-
 class Retry(Struct, frozen=True, gc=False):
     """Ask the model again."""
 
@@ -68,8 +60,10 @@ class Decision(Struct, frozen=True, gc=False):
     """The calls of the turn that have no result yet."""
     refusals: Refusals
     retry: Retry | None
-    request: RequestChanges
-    """What the limits change about the next request, if there is one."""
+    limit: str | None
+    """The limit that is reached if another request follows, which then allows only an answer."""
+    budget: Budget
+    """Of the next request, if no limit is reached."""
 
 
 class Policy(Protocol):
@@ -113,18 +107,12 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
         refusals |= limits.check(state, allowed)
     if limits.ended_with_message:
         retry = None
-    return Decision(unanswered, refusals, retry, limits.request(state, refusals))
+    return Decision(unanswered, refusals, retry, *limits.next_request(state))
 
 
 def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
     """Raise NoAnswerError if, for too many turns in a row, the model only makes calls that are refused."""
-    choice = _last_tool_choice(state)
-    max_turns = 1 + MAX_FAILED_TURNS
-    if {refusal.note for refusal in refusals} == {UNREADABLE}:
-        max_turns = MAX_FAILED_TURNS
-    elif choice is not None and choice.mode == "none":  # a model that only has to answer gets fewer chances
-        max_turns = 1
-    if state.refused_turns >= max_turns:
+    if state.refused_turns >= MAX_FAILED_TURNS:
         times, last = state.refused_turns + 1, next(iter(refusals))
         raise NoAnswerError(
             f"the model only made calls that were refused, {times} times in a row; the last call {last.message}"
@@ -146,24 +134,20 @@ class ToolChoicePolicy(Policy):
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         choice = _last_tool_choice(state)
-        refusals = {} if choice is None else _forbidden(choice, calls)
-        if self._need_approval:
-            refusals |= {index: _NEEDS_APPROVAL for index, call in calls if call.name in self._need_approval}
+        refusals: Refusals = {}
+        for index, call in calls:
+            if call.name in self._need_approval:
+                refusals[index] = _NEEDS_APPROVAL
+            elif choice is not None and choice.mode == "none":
+                refusals[index] = _NO_CALLS
+            elif choice is not None and choice.names and call.name not in choice.names:
+                refusals[index] = Refusal(f"is not available now; call {' or '.join(choice.names)}", FORBIDDEN)
         return refusals
 
 
 def _last_tool_choice(state: RunState) -> ToolChoice | None:
     """Return the tool choice of the last request. Without declared tools it has none, also if it asks for an answer."""
     return ToolChoice("none") if state.tool_choice is None and state.calls_forbidden else state.tool_choice
-
-
-def _forbidden(choice: ToolChoice, calls: Calls) -> Refusals:
-    if choice.mode == "none":
-        return {index: _NO_CALLS for index, _ in calls}
-    if not choice.names:
-        return {}
-    refusal = Refusal(f"is not available now; call {' or '.join(choice.names)}", FORBIDDEN)
-    return {index: refusal for index, call in calls if call.name not in choice.names}
 
 
 _CUT_CALL = Refusal(
@@ -193,7 +177,7 @@ class ResponsePolicy(Policy):
         has_text = not has_no_answer(response.message)
         if reason is FinishReason.END and has_text and not calls_only:
             return None
-        retry = _retry(response, has_text=has_text, after_results=bool(state.tool_runs))
+        retry = _retry(response, has_text=has_text)
         if retry is None and calls_only:
             retry = Retry("the model answered with text", "Do not answer with text. Call one of your functions.")
         if retry is None or not state.retries_exhausted:
@@ -213,7 +197,7 @@ class ResponsePolicy(Policy):
         return refusals
 
 
-def _retry(response: ModelResponse, *, has_text: bool, after_results: bool) -> Retry | None:
+def _retry(response: ModelResponse, *, has_text: bool) -> Retry | None:
     detail = f": {response.finish_message}" if response.finish_message else ""
     match response.finish_reason:
         case FinishReason.CUT:
@@ -237,12 +221,8 @@ def _retry(response: ModelResponse, *, has_text: bool, after_results: bool) -> R
             raise NoAnswerError("the context window was full before the model answered; shorten the conversation")
     if has_text:
         return None
-    if after_results:
-        return Retry(
-            "the model returned an empty response after the results",
-            "You have the results of your calls. Answer the question with them now, or make the next call.",
-        )
-    return Retry("the model returned an empty response", "Your answer was empty. Answer the question.")
+    text = "Your answer was empty. Answer the question, with the results of your calls if you have them."
+    return Retry("the model returned an empty response", text)
 
 
 def _blocked(response: ModelResponse) -> AnswerBlockedError:
@@ -274,25 +254,18 @@ class LimitTracker:
         """Ends the run after these calls, unless a final tool ends it first."""
         self._cause: ProviderError | None = None
         """The error of the model's service that used up the time."""
-        self._has_expired = False
         self._first_error: LimitReachedError | None = None
         """The limit that the run reached, if it continues or ends with a message."""
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
 
-    def request(self, state: RunState, refusals: Refusals | None = None) -> RequestChanges:
-        """Return the budget of the next request. After a limit, the model is only asked for its answer."""
-        limit = state.limit
-        if limit is None and refusals:
-            limit = next((refusal.limit for refusal in refusals.values() if refusal.limit is not None), None)
-        if limit is None and (error := self._request_limit(state)) is not None:
-            limit = error.limit
-        if limit is not None:
-            return RequestChanges(limit)
-        turns, tokens = self.limits.max_turns, self.limits.max_tokens
+    def next_request(self, state: RunState) -> tuple[str | None, Budget]:
+        """Return the limit that the next request would exceed, and its budget."""
+        error, turns, tokens = self._request_limit(state), self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
-        return RequestChanges(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
+        budget = Budget(requests_left, None if tokens is None else tokens - state.usage.total)
+        return None if error is None else error.limit, budget
 
     def check(self, state: RunState, calls: Calls) -> Refusals:
         """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them.
@@ -304,7 +277,8 @@ class LimitTracker:
         if limit is None:
             return {}
         can_end_by_call = False
-        if self.limits.on_limit != "answer" or state.limit is not None:  # otherwise a request for the answer follows
+        # Otherwise a request for the answer follows, for which there must be time.
+        if self.limits.on_limit != "answer" or state.limit is not None or limit.limit == "max_seconds":
             can_end_by_call = any(call.name in self._finals and index not in over for index, call in calls)
             over = {index: limit for index, call in calls if call.name not in self._finals} | over
         if can_end_by_call:
@@ -389,13 +363,13 @@ class LimitTracker:
         return None if self.deadline is None else self.deadline - monotonic()
 
     def out_of_time(self) -> LimitReachedError | None:
-        if self.deadline is None or (monotonic() < self.deadline and not self._has_expired):
+        if self.deadline is None or monotonic() < self.deadline:
             return None
         return time_limit_error(self.limits, self._cause)
 
     def note_expiry(self, expired: BaseException) -> None:
         """Note that the time is over, and which error of the model's service used it up."""
-        self._has_expired = True
+        self.deadline = monotonic()  # the timer may be a little earlier than this clock
         cause: BaseException | None = expired
         while cause is not None and not isinstance(cause, ProviderError):
             cause = cause.__cause__

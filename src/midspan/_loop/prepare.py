@@ -20,6 +20,7 @@ from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, with_timeout
+from midspan.tools.wrap import list_source
 
 if TYPE_CHECKING:
     from midspan._loop.result import EventQueue
@@ -44,8 +45,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
     output: "TypedOutput | None"
-    answer_tools: tuple[str, ...]
-    """The tool by which the model gives a typed answer, if it cannot answer in JSON."""
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -60,8 +59,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
     """Tools that change nothing."""
-    needs_context: tuple[str, ...]
-    """Tools that use the context of the caller."""
     policies: tuple[Policy, ...]
     """The rules that depend on nothing but the state of a run."""
 
@@ -73,7 +70,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started, self.finals, self.answer_tools)
+        answers_by_tool = self.output is not None and self.output.by_tool
+        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if answers_by_tool else ())
 
 
 class PendingRun:
@@ -81,24 +79,23 @@ class PendingRun:
 
     def __init__(
         self, id: str, config: RunConfig, prompt: Prompt, messages: Messages | None, context: Any,
-        prepared: PreparedRun | None, prepare: Callable[[], Awaitable[PreparedRun]],
+        prepare: Callable[[], Awaitable[PreparedRun]] | None,
     ) -> None:  # fmt: skip
-        """`prepare` is called if `prepared` is None."""
+        """`prepare` returns the prepared run of the agent; without it, `config` is prepared for this run only."""
         self.id, self.config, self.context = id, config, context
         self.history, self.earlier_messages = conversation(prompt, messages)
         """The conversation with the prompt, and the number of messages before the prompt."""
-        self._prepared, self._prepare = prepared, prepare
+        self._prepare = prepare
 
     async def start(self, listener: "EventQueue | None") -> Run:
-        started, limits, prepared = monotonic(), self.config.limits, self._prepared
+        started, limits = monotonic(), self.config.limits
         try:
-            if prepared is None:
-                prepared = await with_timeout(self._prepare(), limits.max_seconds)
-            if self.context is None and prepared.needs_context:
-                tool = prepared.needs_context[0]
-                raise ConfigError(
-                    f"the tool {tool!r} needs the context of the run; pass context=… or give its parameter a default"
-                )
+            preparing = prepare_run(self.config) if self._prepare is None else self._prepare()
+            prepared = await with_timeout(preparing, limits.max_seconds)
+            for spec in prepared.listing.tools if self.context is None else ():
+                if spec.needs_context:
+                    how = "pass context=… or give its parameter a default"
+                    raise ConfigError(f"the tool {spec.name!r} needs the context of the run; {how}")
         except (Expired, MidspanError) as raised:
             error = time_limit_error(limits) if isinstance(raised, Expired) else raised
             error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history  # calls at the end were not run
@@ -113,9 +110,11 @@ class PendingRun:
         return run
 
 
-async def prepare_run(run: RunConfig) -> PreparedRun:
-    """List the tools and adapt everything to the model."""
-    listing = await run.tools.list_tools()
+async def prepare_run(run: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
+    """List the tools and adapt everything to the model. Returns `previous` if the tools have not changed since."""
+    listing = await list_source(run.tools.source)
+    if previous is not None and listing.is_same_as(previous.listing):
+        return previous
     provider = _provider(run, has_tools=bool(listing.tools))
     profile, builtins = provider.profile, run.tools.builtins
     output = _typed_output(run.output, profile, has_tools=bool(listing.tools or builtins))
@@ -147,7 +146,6 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         forced_config=replace(config, tool_choice=choice) if is_forced else config,
         answer_config=replace(config, tool_choice=answering) if config.tools else config,
         output=output,
-        answer_tools=answer_tools,
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
@@ -155,7 +153,6 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         answers_in_text=output is None and not run.calls_only,
         in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
-        needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
         # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
         policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only), *output_policies),
     )
@@ -167,7 +164,7 @@ async def _declare(
     """Return the source for the model, its tools, and the aliases of those that are renamed."""
     if output is not None and output.by_tool:
         tools = ToolSet([tools.source, output.tool()])
-        listing = await tools.list_tools()
+        listing = await list_source(tools.source)
     if profile.schema is None:
         return tools.source, listing.tools, {}
     source = tools.adapted(profile.schema)
@@ -197,8 +194,7 @@ def _choice(
     choice = ToolChoice("required") if run.calls_only and run.tool_choice is None else run.tool_choice
     if choice is None:
         return None
-    if aliases and choice.names:
-        choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
+    choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
     names = [spec.name for spec in declared]
     if choice.mode == "required" and not names and not builtins:
         raise ConfigError("tool_choice requires a call, but the agent has no tools")

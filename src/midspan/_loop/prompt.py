@@ -6,7 +6,6 @@ from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from os import PathLike
-from stat import S_ISREG
 from typing import Any
 
 from msgspec import Struct, json
@@ -99,12 +98,9 @@ def _file_part(file: PathLike[str]) -> Part:
 
     path = Path(file)
     try:
-        is_regular = S_ISREG(path.stat().st_mode)  # a pipe or a device may never end
-        data = path.read_bytes() if is_regular else b""
+        data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
-    if not is_regular:
-        raise ConfigError(f"{str(path)!r} is not a regular file")
     media_type = mimetypes.guess_type(path.name)[0]
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
         with suppress(UnicodeDecodeError):  # it is not text, whatever its name says
@@ -133,7 +129,7 @@ def _repair(messages: list[Message]) -> list[Message]:
         if calls and not repaired:
             repaired.append(Message.user(_OMITTED))
         repaired += turn
-    if calls and len(calls) > len(repaired[-1].calls):  # calls at the end are run together
+    if len(calls) > len(repaired[-1].calls):  # calls at the end are run together
         repaired[-len(turn) :] = [Message("model", tuple(part for message in turn for part in message.parts))]
     return repaired
 

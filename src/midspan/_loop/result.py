@@ -4,13 +4,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
+from functools import cached_property
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from msgspec import Struct
 
 from midspan import errors
-from midspan._loop.blocking import iterate, run_blocking
+from midspan._loop.blocking import ClosedFromPlainCode, iterate
 from midspan._loop.options import Output
 from midspan._types.events import (
     ErrorInfo,
@@ -31,7 +32,6 @@ from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
 from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
-from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun
@@ -97,7 +97,7 @@ def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
     )
 
 
-class RunStream(ClosedOnExit, Generic[Output]):
+class RunStream(ClosedFromPlainCode, Generic[Output]):
     """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
     The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
@@ -105,14 +105,13 @@ class RunStream(ClosedOnExit, Generic[Output]):
     """
 
     _task: "asyncio.Task[None] | None" = None
-    _was_iterated = _is_reading = False
+    _was_iterated = False
 
     def __init__(self, pending: "PendingRun", *, deltas: bool = True) -> None:
         self.model = pending.config.provider.model
         """The name of the model."""
         self._pending = pending
         self._queue = EventQueue(pending, deltas=deltas)
-        self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
 
@@ -120,15 +119,13 @@ class RunStream(ClosedOnExit, Generic[Output]):
         """Iterate in plain code. In a coroutine, use `async for`."""
         return iterate(aiter(self))
 
-    @property
+    @cached_property
     def result(self) -> RunResult[Output]:
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
             raise ConfigError("there is no result: the run was closed before its end, or has unread events")
-        if self._result is None:
-            self._result = result_of(run, self._pending)
-        return self._result
+        return result_of(run, self._pending)
 
     @property
     def messages(self) -> History:
@@ -151,19 +148,14 @@ class RunStream(ClosedOnExit, Generic[Output]):
         queue = self._queue
         if queue.is_closed:
             raise StopAsyncIteration
-        if self._is_reading:
-            raise ConfigError("this stream is already being iterated by another task")
-        if not queue.events:
-            self._is_reading = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(queue.execute())
+        while not queue.events:
             try:
-                if self._task is None:
-                    self._task = asyncio.get_running_loop().create_task(queue.execute())
                 await queue.next_event()
             except asyncio.CancelledError:
                 await self.aclose()
                 raise
-            finally:
-                self._is_reading = False
         event = queue.events.popleft()
         if event is not None:
             return event
@@ -189,16 +181,6 @@ class RunStream(ClosedOnExit, Generic[Output]):
         self._queue.put(None)  # a run that was cancelled before its first step has put nothing
         if isinstance(self._queue.error, KeyboardInterrupt | SystemExit):
             raise self._queue.error
-
-    def close(self) -> None:
-        """Like `aclose`, for plain code."""
-        run_blocking(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         task = self._task
@@ -237,10 +219,8 @@ class EventQueue:
         try:
             self.run = await self._pending.start(self)
             await self.run.execute()
-        except BaseException as error:  # raised in the task of the reader
+        except BaseException as error:  # noqa: BLE001 - it is raised in the task of the reader
             self.error = error
-            if isinstance(error, asyncio.CancelledError):
-                raise
         finally:
             if not self._loop.is_closed():  # else this coroutine is being garbage-collected, and nobody reads
                 self.put(None)
@@ -255,18 +235,23 @@ class EventQueue:
 
     async def wait_for_reader(self) -> None:
         """Wait until the reader has taken all events and asks for another: then the run is not ahead of it."""
-        has_asked = not self.events and self._reader_waiter is not None and not self._reader_waiter.done()
-        if has_asked or self.is_closed:
+        if self.is_closed or (self._reader_waits and not self.events):
             return
         self._run_waiter = self._loop.create_future()
         await self._run_waiter
 
     def next_event(self) -> "asyncio.Future[None]":
         """Let the run continue, and return a future for its next event."""
+        if self._reader_waits:
+            raise ConfigError("this stream is already being iterated by another task")
         if self._run_waiter is not None and not self._run_waiter.done():
             self._run_waiter.set_result(None)
         self._reader_waiter = asyncio.get_running_loop().create_future()
         return self._reader_waiter
+
+    @property
+    def _reader_waits(self) -> bool:
+        return self._reader_waiter is not None and not self._reader_waiter.done()
 
     def put(self, event: RunEvent | None) -> None:
         self.events.append(event)
@@ -282,78 +267,53 @@ class EventQueue:
             self._loop.call_soon_threadsafe(self._put_report, event)
 
     def _put_report(self, event: RunEvent) -> None:
-        """Add an event of a tool, which cannot wait for the reader.
-
-        If 64 events are unread, progress replaces the last unread progress of the same call.
-        """
-        if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
-            for position in reversed(range(len(self.events))):
-                unread = self.events[position]
-                if isinstance(unread, ToolProgress) and unread.index == event.index:
-                    self.events[position] = event
-                    return
-        self.put(event)
+        """Add an event of a tool, which cannot wait for the reader. Progress is dropped while 64 events are unread."""
+        if not isinstance(event, ToolProgress) or len(self.events) < _MAX_READ_AHEAD:
+            self.put(event)
 
 
 async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
     """Yield the text of the final answer from numbered events. Raises the error of a run that has no answer.
 
-    Text of a turn in which the model cannot make calls is passed on as it comes. Other text is held back until the run
+    Text of a turn in which the model cannot make calls is passed on as it comes. Other text is passed on when the run
     has ended, because a call may follow. If text that was passed on turns out not to be the answer (its stream was cut
     and the model is asked again), a TurnRetry says that the text starts anew.
     """
     passed = ""
-    held: list[tuple[int, TextDelta]] = []
     is_answer = continues = False
     problem = "the events of the run have no RunEnd"
     state = RunState.of(History())
     async with aclosing(events):
         async for number, event in events:
-            if type(event) is TextDelta:
-                if is_answer:
-                    passed += event.text
-                    yield number, event
-                else:
-                    held.append((number, event))
-                continue
             state = state.after(event)
             match event:
+                case TextDelta() if is_answer:
+                    passed += event.text
+                    yield number, event
                 case TurnStart():
                     is_answer = event.answer_only
                 case TurnEnd():
                     continues = event.finish_reason is FinishReason.CONTINUES
-                case ToolStart() | TurnRetry() if not (continues and isinstance(event, TurnRetry)):
-                    held.clear()
-                    if passed:
-                        passed = ""
-                        yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL_FOLLOWED)
+                case TurnRetry() if passed and not continues:
+                    passed = ""
+                    yield number, event
+                case ToolStart(turn=turn) if passed:
+                    passed = ""
+                    yield number, TurnRetry(turn, "the model made a call, so its text was not the answer")
                 case Interrupted(message):
                     problem = f"the run was interrupted: {message}"
                 case RunEnd(error=ErrorInfo() as info):
                     raise error_of(info, event.limit, state)
-                case RunEnd():
-                    for item in _last_text(passed, held, number, event):
-                        yield item
+                case RunEnd(text=text, turns=turns):
+                    if not text.startswith(passed):  # it is the text of a tool or of a limit
+                        passed = ""
+                        yield number, TurnRetry(turns, "the run ended with another text")
+                    if text != passed:
+                        yield number, TextDelta(turns, text.removeprefix(passed))
                     return
     error = RunError(problem)
     error.transcript = state.history
     raise error
-
-
-_CALL_FOLLOWED = "the model made a call, so its text was not the answer"
-_OTHER_TEXT = "the run ended with another text"
-
-
-def _last_text(
-    passed: str, held: list[tuple[int, TextDelta]], number: int, end: RunEnd
-) -> list[tuple[int, TextDelta | TurnRetry]]:
-    """Return what is left of the answer when the run has ended; the text may be that of a tool or a limit."""
-    if passed + "".join(delta.text for _, delta in held) == end.text:
-        return [*held]
-    if not end.text.startswith(passed):
-        return [(number, TurnRetry(end.turns, _OTHER_TEXT)), *_last_text("", [], number, end)]
-    rest = end.text[len(passed) :]
-    return [(number, TextDelta(end.turns, rest))] if rest else []
 
 
 def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:

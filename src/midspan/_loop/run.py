@@ -5,7 +5,9 @@ run. A call is forced until one was run; all other rules are policies. This modu
 or a tool is executed.
 """
 
+import asyncio
 import logging
+from collections.abc import Awaitable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,6 @@ from midspan._loop.turn import (
     TurnStream,
     after_error,
     checked_response,
-    generate_in_time,
-    plan_calls,
 )
 from midspan._types.events import (
     RunEnd,
@@ -33,11 +33,12 @@ from midspan._types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan._types.exchange import END, ModelRequest, ModelResponse
+from midspan._types.exchange import END, Budget, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
-from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
+from midspan._types.run_state import CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
 from midspan.errors import MidspanError
+from midspan.tools.tasks import with_timeout
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
@@ -62,7 +63,8 @@ class Run:
         self.calls = CallRunner(self, pending.context, pending.config)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
-        self._request_changes = limits.request(self.state)
+        self._limit, self._budget = limits.next_request(self.state)
+        """The limit that the next request would exceed; the budget of that request."""
         self._logs = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
@@ -74,13 +76,13 @@ class Run:
                 if not self.state.calls:
                     await self._ask()
                 decision = decide(self._policies, self.limits, self.state, self.response)
-                self._request_changes = decision.request
+                self._limit, self._budget = decision.limit, decision.budget
                 if (retry := decision.retry) is not None:
                     message = None if retry.text is None else Message.user(retry.text)
                     event = TurnRetry(self.state.turn, retry.reason, message)
                     self.state = self.state.after_retry(event)
                     await self._emit(event)
-                elif not self.state.calls or self.limits.ended_with_message:
+                elif not self.state.calls:
                     break
                 else:
                     await self._act(decision.calls, decision.refusals)
@@ -92,67 +94,63 @@ class Run:
             error.transcript = self.state.history
             raise
         finally:
-            if self.state.calls:
-                self.state = self.state.settled(CALL_CANCELLED)
             del self.calls, self.listener  # without reference cycles, the run is freed at once
 
     async def _begin(self) -> None:
-        if self._logs:
-            self._debug("System Prompt", self.prepared.config.system)
-            self._debug("Prompt", self.state.history)
+        self._debug("System Prompt", self.prepared.config.system)
+        self._debug("Prompt", self.state.history)
         await self._emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
         for source in self.prepared.listing.unavailable:
             await self._emit(SourceUnavailable(source.name, source.message))
 
     def _debug(self, label: str, value: object) -> None:
-        _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
+        if self._logs:
+            _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
 
     async def _ask(self) -> None:
         """Request the next turn. If the time of the run is over first, `response` stays that of the last turn."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
+        await self._emit(start)
         listener, limits = self.listener, self.limits
-        if listener is not None:
-            await listener.emit(start)
         response: ModelResponse | None
         if listener is not None and listener.deltas:
-            turn = TurnStream(self.prepared.provider, request, start.turn, limits, listener)
+            turn = TurnStream(self, listener, request)
             response = await turn.read(can_retry=not self.state.retries_exhausted)
         else:
             try:
-                if limits.deadline is None:
-                    response = await self.prepared.provider.generate(request)
-                    is_complete = type(response) is ModelResponse and response.finish_reason is END
-                    if not is_complete or type(response.message) is not Message:
-                        response = checked_response(response, request)
-                else:
-                    response = await generate_in_time(self.prepared.provider, request, limits)
+                waiting: Awaitable[ModelResponse] = self.prepared.provider.generate(request)
+                if limits.deadline is not None:
+                    waiting = with_timeout(waiting, limits.seconds_left)
+                response = await waiting
+                is_complete = type(response) is ModelResponse and response.finish_reason is END
+                if not is_complete or type(response.message) is not Message:
+                    response = checked_response(response, request)
             except BaseException as error:  # noqa: BLE001 - providers are user code
                 response = after_error(error, limits, has_started=False, can_retry=not self.state.retries_exhausted)
         if response is None:
             return
         self.response = response
-        if self._logs:
-            self._debug("Response", response.message.parts)
+        self._debug("Response", response.message.parts)
         message, reason, usage = response.message, response.finish_reason, response.usage
         end = TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
         self.state = self.state.after_response(end)
-        if listener is not None:
-            await listener.emit(end)
+        await self._emit(end)
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
         """Return the next request. A call is forced until one was run, unless the model may only answer."""
-        prepared, changes, state = self.prepared, self._request_changes, self.state
-        config = prepared.config
-        if changes.limit is not None:
+        prepared, state = self.prepared, self.state
+        config, budget, limit = prepared.config, self._budget, state.limit or self._limit
+        if limit is not None:
+            budget = Budget()
             config = prepared.answer_config
         elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
             config = prepared.forced_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(state.turn + 1, is_answer, choice, changes.limit is not None, changes.limit)
+        start = TurnStart(state.turn + 1, is_answer, choice, limit is not None, limit)
         on_retry = None if self.listener is None else self.calls.report_retry
-        return start, ModelRequest(config, state.history, changes.budget, on_retry)
+        return start, ModelRequest(config, state.history, budget, on_retry)
 
     async def _emit(self, event: RunEvent) -> None:
         if self.listener is not None:
@@ -160,8 +158,7 @@ class Run:
 
     async def _act(self, calls: Calls, refusals: Refusals) -> None:
         """Run the unanswered calls of the turn. Refused ones get their results at once."""
-        if self._logs:
-            self._debug("Tool Calls", self.state.calls)
+        self._debug("Tool Calls", self.state.calls)
         for index, call in calls:
             if call.name not in self.prepared.specs:
                 service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
@@ -173,20 +170,19 @@ class Run:
                 await self._emit(self._end_call(index, refusals[index].result(call), 0.0))
         if refusals:
             calls = self.state.unanswered
+        if self.calls.task.cancelling():
+            await asyncio.sleep(0)  # raises CancelledError if the task was cancelled while it was running, as by Ctrl-C
         if len(calls) == 1 and self.limits.deadline is None:
             index, call = calls[0]
             result, seconds = await self.calls.run_single(call, index)
-            end = self._end_call(index, result, seconds)
-            if self.listener is not None:
-                await self.listener.emit(end)
+            await self._emit(self._end_call(index, result, seconds))
         elif calls:
-            async with aclosing(self.calls.run(plan_calls(calls))) as results:
+            async with aclosing(self.calls.run(calls)) as results:
                 async for index, result, seconds in results:
                     await self._emit(self._end_call(index, result, seconds))
 
     def _end_call(self, index: int, result: ToolResult, seconds: float) -> ToolEnd:
-        if self._logs:
-            self._debug("Tool Result", result)
+        self._debug("Tool Result", result)
         if self._loops.repeated:
             result = self._loops.with_note(index, result)
         end = ToolEnd(self.state.turn, result, seconds, index)
@@ -200,14 +196,11 @@ class Run:
             raise self.calls.tool_error
         if self.state.final_result is not None:
             return True
+        if limits.ended_with_message:
+            return True
         return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
 
     async def _finish(self) -> None:
-        """End the run, after a result for each call that will not run."""
-        for index, call in self.state.unanswered:
-            await self._emit(ToolStart(self.state.turn, call, index, may_write=False))
-            result = call.error_result(f"{call.name} {CALL_NOT_RUN}")
-            await self._emit(self._end_call(index, result, 0.0))
         state, final = self.state, self.state.final_result
         text = state.partial_text + self.response.message.text
         if self.limits.ended_with_message:

@@ -4,15 +4,15 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from midspan._loop.policies import LimitTracker, Refusal
+from midspan._loop.policies import Calls, LimitTracker, Refusal
 from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
@@ -29,10 +29,10 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult, local_id
-from midspan._types.specs import AnyTool, ToolSpec
+from midspan._types.specs import ToolSpec
 from midspan._types.texts import canonical_json
 from midspan.errors import MidspanError, ProviderError, ToolError
-from midspan.providers.provider import Provider, ensure_aclose
+from midspan.providers.provider import ensure_aclose
 from midspan.tools.execution import run_call
 from midspan.tools.schedule import call_order, each_call
 from midspan.tools.source import bulleted, describe_error
@@ -51,67 +51,36 @@ _MAX_DEPTH = 20
 """How deeply tools may call tools."""
 
 
-Planned = tuple[ToolCall, list[int]]
-"""A call to run, and its positions in the turn: several if the model sent the same call more than once."""
-
-
-async def generate_in_time(provider: Provider, request: ModelRequest, limits: LimitTracker) -> ModelResponse | None:
-    """Return the whole response; None if the time of the run is over first."""
-    try:
-        response = await with_timeout(provider.generate(request), limits.seconds_left)
-    except Expired as expired:
-        limits.note_expiry(expired)
-        return None
-    return checked_response(response, request)
-
-
 class TurnStream:
     """One streamed response."""
 
     _response: ModelResponse | None = None
     _has_started = False
 
-    def __init__(
-        self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker, listener: "EventQueue"
-    ) -> None:
-        self._provider = provider
-        self._request = request
-        self._turn = turn
-        self._limits = limits
-        self._listener = listener
+    def __init__(self, run: "Run", listener: "EventQueue", request: ModelRequest) -> None:
+        self._run, self._listener, self._request = run, listener, request
+        self._turn = run.state.turn
         self._calls: dict[int, tuple[int, str | None, str | None]] = {}
         """Calls by the indices of their parts: position in the turn; id and name, until they were in a delta."""
 
     async def read(self, *, can_retry: bool) -> ModelResponse | None:
         """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
-        limits = self._limits
+        limits, provider, response = self._run.limits, self._run.prepared.provider, None
         try:
-            events = ensure_aclose(self._provider.stream(self._request))
-        except Exception as error:  # noqa: BLE001 - providers are user code
-            return after_error(error, limits, has_started=False, can_retry=can_retry)
-        async with aclosing(events):
-            while True:
-                try:
-                    if limits.deadline is None:
-                        model_event = await anext(events)
-                    else:
-                        model_event = await with_timeout(anext(events), limits.seconds_left)
-                except StopAsyncIteration:
-                    break
-                except Expired as expired:
-                    limits.note_expiry(expired)
-                    break
-                except BaseException as error:  # noqa: BLE001 - providers are user code
-                    response = after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
-                    await self._listener.wait_for_reader()
-                    return response
-                event = self._run_event(model_event)
-                if event is not None:
-                    await self._listener.emit(event)
+            async with aclosing(ensure_aclose(provider.stream(self._request))) as events:
+                while True:
+                    waiting: Awaitable[ModelEvent] = anext(events)
+                    if limits.deadline is not None:
+                        waiting = with_timeout(waiting, limits.seconds_left)
+                    event = self._run_event(await waiting)
+                    if event is not None:
+                        await self._listener.emit(event)
+        except StopAsyncIteration:
+            response = NO_RESPONSE if limits.out_of_time() is None else None
+        except BaseException as error:  # noqa: BLE001 - providers are user code
+            response = after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
         await self._listener.wait_for_reader()
-        if self._response is None and limits.out_of_time() is None:
-            return NO_RESPONSE
-        return self._response
+        return self._response or response
 
     def _run_event(self, event: ModelEvent) -> RunEvent | None:
         self._has_started = True
@@ -136,12 +105,18 @@ class TurnStream:
 
 
 def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
-    """Return the response, checked, and with calls that were written as text."""
+    """Return the response, checked. A malformed call is replaced by the calls that its `finish_message` quotes."""
     if not isinstance(response, ModelResponse) or not isinstance(response.message, Message):
         raise ProviderError(f"the model failed: expected a ModelResponse with a Message, got {response!r:.80}")
-    if response.finish_reason is FinishReason.MALFORMED_CALL:
-        return recover_malformed_call(response, request.config.tools)
-    return response
+    message, quoted = response.message, response.finish_message
+    if response.finish_reason is not FinishReason.MALFORMED_CALL or not quoted or message.calls:
+        return response
+    from midspan.providers.prompted.reader import recover_calls  # most runs never need it
+
+    calls = recover_calls(quoted, tuple(tool for tool in request.config.tools if isinstance(tool, ToolSpec)))
+    if not calls:
+        return response
+    return replace(response, message=message.with_parts((*message.parts, *calls)), finish_reason=FinishReason.END)
 
 
 def after_error(
@@ -152,37 +127,24 @@ def after_error(
     is_provider_error = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
     if not isinstance(error, Exception) and not is_provider_error:
         raise error
-    if isinstance(error, ProviderError) and error.retryable:
-        if limits.out_of_time() is not None:
-            limits.note_expiry(error)
-            return None
-        partial = error.partial_response
-        if (has_started or partial is not None) and can_retry:
-            if partial is None:
-                return NO_RESPONSE
+    is_retryable = isinstance(error, ProviderError) and error.retryable
+    if isinstance(error, Expired) or (is_retryable and limits.out_of_time() is not None):
+        limits.note_expiry(error)
+        return None
+    if isinstance(error, ProviderError) and error.retryable and can_retry:
+        if (partial := error.partial_response) is not None:
             # Requests that were completed before the error count, with their tokens.
             return replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)
+        if has_started:
+            return NO_RESPONSE
     if isinstance(error, MidspanError):
         raise error
     raise ProviderError(f"the model failed: {describe_error(error)}") from error
 
 
-def recover_malformed_call(response: ModelResponse, tools: Sequence[AnyTool]) -> ModelResponse:
-    """Return the response with the calls that its `finish_message` quotes. Everything else of the turn stays."""
-    if not response.finish_message or response.message.calls:
-        return response
-    from midspan.providers.prompted.reader import recover_calls  # most runs never need it
-
-    calls = recover_calls(response.finish_message, tuple(tool for tool in tools if isinstance(tool, ToolSpec)))
-    if not calls:
-        return response
-    message = response.message.with_parts((*response.message.parts, *calls))
-    return replace(response, message=message, finish_reason=FinishReason.END)
-
-
-def plan_calls(calls: Iterable[tuple[int, ToolCall]]) -> list[Planned]:
-    """Return the calls to run. A call that came twice, as in a repeated chunk, is run once."""
-    planned: dict[Any, Planned] = {}
+def _plan(calls: Calls) -> list[tuple[ToolCall, list[int]]]:
+    """Return the calls to run, each with its positions in the turn: a call that the model sent twice is run once."""
+    planned: dict[Any, tuple[ToolCall, list[int]]] = {}
     for index, call in calls:
         raw = None if call.provider_data is None else bytes(call.provider_data.raw)
         key = call.id, call.name, canonical_json(call.arguments), raw
@@ -197,26 +159,23 @@ class CallRunner:
         self._run, self._listener = run, run.listener
         self._user_context = user_context
         self._config = config
-        self._task = _current_task()
+        self.task = _current_task()
         self.thread = get_ident()
         self.tool_error: Exception | None = None
         """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        return self._task.get_loop()
+        return self.task.get_loop()
 
     def run_single(self, call: ToolCall, index: int) -> Awaitable[tuple[ToolResult, float]]:
         """Run the only call of a turn, and return its result and its duration."""
         prepared = self._run.prepared
-        running = run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
-        return _after_pause(running) if self._task.cancelling() else running
+        return run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
 
-    async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
-        """Run the planned calls, and yield each result when it is there, with its index and its duration."""
-        run, prepared = self._run, self._run.prepared
-        if self._task.cancelling():
-            await asyncio.sleep(0)  # as in `_after_pause`
+    async def run(self, calls: Calls) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
+        """Run calls of a turn, and yield each result when it is there, with its index and its duration."""
+        run, prepared, planned = self._run, self._run.prepared, _plan(calls)
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
             prepared.source.call,
@@ -299,13 +258,6 @@ class CallRunner:
         if call.name in run.prepared.specs and call.name not in run.prepared.read_only:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
         return run.limits.refuse_nested(run.state, call)
-
-
-async def _after_pause(running: Coroutine[Any, Any, T]) -> T:
-    """Raise the CancelledError of a task that was cancelled while it was running, as by Ctrl-C; else run the call."""
-    with closing(running):
-        await asyncio.sleep(0)
-        return await running
 
 
 def _current_task() -> asyncio.Task[Any]:

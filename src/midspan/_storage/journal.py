@@ -4,6 +4,7 @@ Above it are background runs, which append events as JSON documents and read the
 a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
@@ -166,7 +167,7 @@ def check_state(state: str | None) -> None:
 def cursor_number(cursor: str | None) -> int:
     """The number behind a cursor, which may come from outside; without a cursor, one above all numbers."""
     if cursor is None:
-        return 2**63 - 1
+        return sys.maxsize
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise ConfigError(f"{cursor!r} is not a cursor of this journal; pass RunInfo.cursor")
     return int(cursor)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from itertools import count, islice
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._storage.journal import (
@@ -28,8 +27,10 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[str, _Run] = {}
-        self._numbers = count(1)
+        self._runs: dict[str, RunInfo] = {}
+        self._events: dict[str, list[bytes]] = {}
+        """By run. These lists only grow, so readers need no lock."""
+        self._numbers = count()
 
     async def append(
         self,
@@ -42,26 +43,31 @@ class MemoryJournal:
         summary: RunSummary | None = None,
     ) -> int:
         with self._lock:
-            now = time.time()
-            stored = self._runs.get(run)
-            length = None if stored is None else len(stored.events)
-            error = conflict(run, expected_seq, length, ended=stored is not None and stored.info.summary.ended)
+            now, info = time.time(), self._runs.get(run)
+            length, ended = (None, False) if info is None else (info.length, info.summary.ended)
+            error = conflict(run, expected_seq, length, ended=ended)
             if error is not None:
                 raise error
-            if stored is None:
+            if info is None:
                 info = RunInfo(run, 0, RunSummary(), owner, session, now, now, str(next(self._numbers)))
-                stored = self._runs[run] = _Run(info)
-            stored.events.extend(events)
-            length, summary = len(stored.events), summary or stored.info.summary
-            updated_at = max(stored.info.updated_at, now)  # the clock may be set back
-            stored.info = replace(stored.info, length=length, summary=summary, updated_at=updated_at)
-        return length
+            stored = self._events.setdefault(run, [])
+            stored.extend(events)
+            updated_at = max(info.updated_at, now)  # the clock may be set back
+            summary = summary or info.summary
+            self._runs[run] = replace(info, length=len(stored), summary=summary, updated_at=updated_at)
+            return len(stored)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        return list(islice(enumerate(self._get(run).events[from_seq:], from_seq), limit))
+        events = self._events.get(run)
+        if events is None:
+            raise UnknownRunError(run)
+        return list(islice(enumerate(events[from_seq:], from_seq), limit))
 
     async def get(self, run: str) -> RunInfo:
-        return self._get(run).info
+        info = self._runs.get(run)
+        if info is None:
+            raise UnknownRunError(run)
+        return info
 
     async def list(
         self,
@@ -99,27 +105,16 @@ class MemoryJournal:
 
     def drop(self, run: str) -> bool:
         """Like `delete`, for plain code."""
-        return self._runs.pop(run, None) is not None
+        with self._lock:
+            self._events.pop(run, None)
+            return self._runs.pop(run, None) is not None
 
     async def aclose(self) -> None:
         """Do nothing: the events are there until the journal is garbage-collected."""
 
-    def _get(self, run: str) -> "_Run":
-        stored = self._runs.get(run)
-        if stored is None:
-            raise UnknownRunError(run)
-        return stored
-
     def _newest_first(self, owner: str | None) -> Runs:
-        runs = [*self._runs.values()]  # at once, because other threads may add runs
-        return [run.info for run in reversed(runs) if owner is None or run.info.owner == owner]
-
-
-class _Run(Struct, eq=False):
-    """A stored run. Its list of events only grows, so readers need no lock."""
-
-    info: RunInfo
-    events: list[bytes] = []
+        infos = [*self._runs.values()]  # at once, because other threads may add runs
+        return [info for info in reversed(infos) if owner is None or info.owner == owner]
 
 
 def _session_info(runs: Runs) -> SessionInfo:

@@ -40,8 +40,6 @@ Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
 _Job = tuple[Work[Any], asyncio.Future[Any]]
 
-_MAX_JOBS = 256
-"""The number of requests that share a transaction."""
 _CREATE = (
     "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
     "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
@@ -71,8 +69,6 @@ class SqliteJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise ConfigError(f"the path of a journal must be a string or a Path, got {path!r:.80}")
         file = Path(path).absolute()  # the program may change its directory before the file is opened
         self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE")
         self._reader = _Worker("midspan-journal-reader", file, "BEGIN")
@@ -116,7 +112,7 @@ class SqliteJournal:
         return await self._reader.do(work)
 
     async def get(self, run: str) -> RunInfo:
-        infos = await self._list({"run = ?": run}, 1)
+        infos = await self._list({"run = ?": run}, None)
         if not infos:
             raise UnknownRunError(run)
         return infos[0]
@@ -220,7 +216,7 @@ class _Worker:
         """Run all jobs that wait, as many in one transaction as it takes."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
-            jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MAX_JOBS))]
+            jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
             jobs = [job for job in jobs if not job[1].cancelled()]
             for (_, future), result in zip(jobs, self._results([work for work, _ in jobs]), strict=True):
                 with suppress(RuntimeError):  # the loop is closed, and nobody waits there

@@ -10,9 +10,11 @@ from pathlib import Path
 from midspan.errors import ConfigError, JournalError, MidspanError
 
 VERSION = 3
-_TABLES = """
-CREATE TABLE journal_version (version INTEGER NOT NULL);
-CREATE TABLE runs (
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS journal_version (version INTEGER NOT NULL);
+INSERT INTO journal_version SELECT {VERSION} WHERE NOT EXISTS (SELECT * FROM journal_version);
+CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run TEXT NOT NULL UNIQUE,
     owner TEXT,
@@ -23,16 +25,18 @@ CREATE TABLE runs (
     started_at REAL NOT NULL,
     updated_at REAL NOT NULL
 );
-CREATE INDEX runs_by_owner ON runs (owner, id);
-CREATE INDEX runs_by_session ON runs (session, owner, id) WHERE session IS NOT NULL;
-CREATE INDEX runs_by_state ON runs (state, id);
-CREATE TABLE events (
+CREATE INDEX IF NOT EXISTS runs_by_owner ON runs (owner, id);
+CREATE INDEX IF NOT EXISTS runs_by_session ON runs (session, owner, id) WHERE session IS NOT NULL;
+CREATE INDEX IF NOT EXISTS runs_by_state ON runs (state, id);
+CREATE TABLE IF NOT EXISTS events (
     run_id INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     body BLOB NOT NULL,
     UNIQUE (run_id, seq)
 );
-"""
+COMMIT;
+"""  # noqa: S608 - VERSION is a constant
+# IF NOT EXISTS: another process may create the tables at the same time.
 # AUTOINCREMENT: the id of a deleted run is never reused, so cursors keep the order of the starts.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
@@ -48,10 +52,9 @@ def open_file(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         has_tables = _has_tables(connection, path)
-        _make_private(path)
         _use_write_ahead_log(connection)
         if not has_tables:
-            _create_tables(connection, path)
+            connection.executescript(_TABLES)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
     except BaseException:
@@ -68,14 +71,6 @@ def _create_private(path: Path) -> None:
     """
     with _CREATING, suppress(OSError):
         path.touch(0o600, exist_ok=False)
-
-
-def _make_private(path: Path) -> None:
-    """Change the mode of files that everybody may read or write to 0600. A mode such as 0640 is the user's choice."""
-    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with suppress(OSError):  # it does not exist, or belongs to another user
-            if file.stat().st_mode & 0o007:
-                file.chmod(0o600)
 
 
 def _has_tables(connection: sqlite3.Connection, path: Path) -> bool:
@@ -103,15 +98,6 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         time.sleep(0.005)
-
-
-def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    if not _has_tables(connection, path):  # another process may have been faster
-        for statement in _TABLES.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
-    connection.execute("COMMIT")
 
 
 def translated(error: Exception, path: Path) -> Exception:
