@@ -251,6 +251,8 @@ class SchemaTree:
         nesting = max(cost.nesting for cost in known.values())
         if branching > _MAX_BRANCHES:
             raise SchemaError(f"its references unfold into more than {_MAX_BRANCHES:,} checks of one value")
+        if any(takes_quadratic_time(pattern) for node in self.nodes for pattern in node.pattern_properties):
+            raise SchemaError("patternProperties has a pattern that takes quadratic time; begin it with ^")
         if nesting > _MAX_NESTING:
             raise SchemaError(f"it has a chain of more than {_MAX_NESTING} references")
         return replace(root, branching=branching, nesting=nesting)
@@ -356,12 +358,7 @@ class ValidationCost(Struct, frozen=True):
     total: int = 1
     """The size of the schema with every reference written out once."""
     needs_measuring: bool = True
-    """Whether a value must be measured before it is validated.
-
-    So it is if the schema refers to itself, values are compared, or matching a name takes quadratic time.
-    """
-    searches_names: bool = False
-    """Whether `patternProperties` has a pattern that takes quadratic time."""
+    """Whether a value must be measured before it is validated: the schema refers to itself, or values are compared."""
 
     @property
     def max_value_depth(self) -> int:
@@ -379,17 +376,15 @@ def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> Validation
         return known[id(node)]
     known[id(node)] = ValidationCost()  # for a schema that refers to itself
     branching, nesting, total = 0, 0, 1
-    searches_names = any(map(takes_quadratic_time, node.pattern_properties))
-    needs_measuring = searches_names or not _UNBOUNDED.isdisjoint(node.schema)
+    needs_measuring = not _UNBOUNDED.isdisjoint(node.schema)
     for inner, is_in_place in node.dependencies:
         cost = _node_cost(inner, known)
         needs_measuring = needs_measuring or cost.needs_measuring
-        searches_names = searches_names or cost.searches_names
         total += cost.total
         if is_in_place:
             branching += cost.branching
             nesting = max(nesting, cost.nesting)
-    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total, needs_measuring, searches_names)
+    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total, needs_measuring)
     return known[id(node)]
 
 
