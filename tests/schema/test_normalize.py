@@ -32,6 +32,7 @@ from midspan.errors import SchemaError
         ("string[]", {"type": "array", "items": {"type": "string"}}),
         (["str", "null"], {"type": ["string", "null"]}),
         (["string", None], {"type": ["string", "null"]}),
+        (6, {"type": "object"}),
     ],
 )
 def test_type_names_of_other_languages_are_accepted(word: Any, meant: dict[str, Any]) -> None:

@@ -70,8 +70,14 @@ class _Adapter:
     def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, whatever alternatives the schema has for it."""
         merged = self._merged(root, ()) or MergedSchema()
-        self._merge_variants(merged)
-        merged.types, merged.enum = frozenset({"object"}), None
+        for union in merged.unions:
+            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
+            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
+            for variant in objects:
+                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
+            if objects:
+                _merge_objects(merged, objects)
+        merged.types, merged.enum, merged.unions = frozenset({"object"}), None, []
         return self._emit(merged, 0)
 
     def schema(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
@@ -103,18 +109,6 @@ class _Adapter:
         return schema if annotated.keys() == {"anyOf"} else annotated
 
     # Unions
-
-    def _merge_variants(self, merged: MergedSchema) -> None:
-        """Merge all unions of an object into one object that accepts what any of their variants accepts."""
-        unions, merged.unions = merged.unions, []
-        for union in unions:
-            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
-            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
-            for variant in objects:
-                self._merge_variants(variant)
-                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
-            if objects:
-                _merge_objects(merged, objects)
 
     def _variants(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, MergedSchema]]:
         variants = ((node, self._merged(node, ref_stack)) for node in union)

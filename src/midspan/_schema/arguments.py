@@ -122,9 +122,8 @@ class SchemaValidator:
             parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
             wrong = next((part for part in parts if not self.fits(value[part[0]], part[1])), None)
             if wrong is None:
-                return Problem(
-                    steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}"
-                )
+                expected = describe(node) or "another value"
+                return Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
             steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
 
     def fits(self, value: Any, node: SchemaNode) -> bool:
@@ -141,9 +140,10 @@ class SchemaValidator:
         except ValueError:  # something in it that is not JSON
             return False
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a JSON value is valid as it is."""
-        return not self.problems(value) if self.cost.needs_measuring else bool(self.validator.is_valid(value))
+    @cached_property
+    def accepts(self) -> Callable[[Any], bool]:
+        """Returns whether a JSON value is valid as it is."""
+        return (lambda value: not self.problems(value)) if self.cost.needs_measuring else self.validator.is_valid
 
     @cached_property
     def fill_if_valid(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
@@ -300,14 +300,13 @@ class _Coercer(Struct):
 
     def _may_be_meant(self, value: Any, variant: SchemaNode) -> bool:
         """Return whether the properties with listed values, as a discriminator, can be made to fit: a cheap check."""
-        if not isinstance(value, dict):
-            return True
-        props = [item for schema in variant.conjuncts for item in schema.properties.items() if item[0] in value]
-        listed = [(value[name], prop) for name, prop in props if prop.options is not None]
+        parts = variant.conjuncts if isinstance(value, dict) else ()
+        props = [item for part in parts for item in part.properties.items() if item[0] in value]
         attempt = replace(self, changes=[])
         return all(
-            self._means_absent(item, prop) or self.validator.fits(attempt.coerce(item, prop), prop)
-            for item, prop in listed
+            self._means_absent(value[name], prop) or self.validator.fits(attempt.coerce(value[name], prop), prop)
+            for name, prop in props
+            if prop.options is not None
         )
 
     def _means_absent(self, value: Any, node: SchemaNode) -> bool:
@@ -334,17 +333,16 @@ class _Coercer(Struct):
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
         """Return a number as text, a single value in an array, or a document as JSON text, if one of these fits."""
-        wrapping_types = self.wrapping_types.intersection(types)
         candidates: list[Any] = []
         if "string" in types and isinstance(value, int | float) and self.wrapping_types:
             candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
-        wrapped: list[Any] = []
+        wrapping_types = self.wrapping_types.intersection(types)
         if "string" in wrapping_types and _is_document(value):
-            wrapped.append(msgspec.json.encode(value).decode())
+            candidates.append(msgspec.json.encode(value).decode())
         if "array" in wrapping_types and _is_single(value, steps):
             attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
-            wrapped.append(attempt.coerce([value], node, steps, depth + 1))
-        candidates += [candidate for candidate in wrapped if self.validator.fits(candidate, node)]
+            candidates.append(attempt.coerce([value], node, steps, depth + 1))
+        candidates = [candidate for candidate in candidates if self.validator.fits(candidate, node)]
         return candidates[0] if candidates and _agree(candidates) else value
 
     def _note(self, steps: Steps, change: str) -> None:

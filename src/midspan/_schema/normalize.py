@@ -6,6 +6,8 @@ from typing import Any
 from midspan._schema.tree import LISTS, MAPS, Schema, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
 
+_TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
+"""`google.ai.generativelanguage.Type`, by number."""
 _ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "nullable"))
 """Keywords that constrain nothing."""
 
@@ -143,6 +145,8 @@ _TYPES = {"": "any"} | {alias: name for name, aliases in _ALIASES.items() for al
 
 def _type_name(name: Any, pointer: str) -> str:
     """Return the JSON type, or "any", for a type name in any case. Of `HashMap<String, Long>` the outer name counts."""
+    if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
+        name = _TYPE_NUMBERS[name]
     text = str(name).strip().lower()  # None means null
     json_type = "array" if text.endswith("[]") else _TYPES.get(re.split(r"[\[<]", text)[0].rpartition(".")[2])
     if json_type is None:
