@@ -78,8 +78,6 @@ class Binding(Struct, frozen=True, eq=False):
                 values[name] = factory()
         for name, take in self.contexts.items():
             values[name] = take(context)
-        if not self.positional and self.variadic is None:
-            return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
         return (*(values.pop(name, default) for name, default in self.positional), *rest), values
 
