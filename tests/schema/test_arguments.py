@@ -560,3 +560,48 @@ def test_contains_in_a_schema_with_an_id_of_its_own_is_not_described_as_null() -
     schema = {"$defs": {"numbers": numbers}, "properties": {"a": {"$ref": "https://example.org/numbers"}}}
     (problem,) = find_problems({"a": ["x"]}, schema)
     assert str(problem) == 'a: expected an item that fits "the schema", got ["x"]'
+
+
+def test_parts_are_coerced_although_the_value_fits_no_alternative_but_null() -> None:
+    inner = {"type": "object", "properties": {"a": INTEGER, "c": INTEGER}}
+    result = prepared({"a": "5", "c": "x"}, {"anyOf": [inner, {"type": "null"}]})
+    assert result.arguments == {"a": {"a": 5, "c": "x"}}
+    assert [str(problem) for problem in result.problems] == ['a.c: expected integer, got string "x"']
+    other = {"type": "object", "properties": {"b": INTEGER}, "additionalProperties": False}
+    union = {"anyOf": [inner, other, {"type": "null"}]}
+    assert prepared({"a": "5", "c": "x"}, union).arguments == {"a": {"a": "5", "c": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ({"type": "string", "required": ["x"]}, "string"),
+        ({"type": "object", "required": ["x", "y"]}, "object with x, y"),
+        ({"type": "object"}, "object"),
+        ({"type": "array"}, "array"),
+        ({"type": "array", "items": {"type": "array", "items": INTEGER}}, "array of array of integer"),
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"const": "größe"}, '"größe"'),
+        ({"enum": ["a", "ü"]}, 'one of "a", "ü"'),
+        ({"anyOf": [STRING, STRING, INTEGER]}, "string or integer"),
+        ({"$ref": "#/$defs/number"}, "number"),
+    ],
+)
+def test_a_missing_property_is_described_by_its_schema(missing: Schema, expected: str) -> None:
+    schema = {"properties": {"a": missing}, "required": ["a"], "$defs": {"number": {"type": "number"}}}
+    assert find_problems({}, schema) == [Problem(("a",), f"is required but missing; expected {expected}")]
+    assert find_problems({}, {"required": ["a"]}) == [Problem(("a",), "is required but missing")]
+
+
+def test_at_most_twenty_problems_and_twelve_choices_are_listed() -> None:
+    found = [str(problem) for problem in find_problems(["x"] * 21, INTEGERS)]
+    assert found == [f'[{index}]: expected integer, got string "x"' for index in range(20)] + ["and more"]
+    assert len(find_problems(["x"] * 20, INTEGERS)) == 20
+    listed = ", ".join(map(str, range(12)))
+    assert str(find_problems("q", {"enum": list(range(12))})[0]) == f'must be one of {listed}, got "q"'
+    assert str(find_problems("q", {"enum": list(range(13))})[0]) == f'must be one of {listed} and 1 more, got "q"'
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    for size, shown in ((118, '"' + "x" * 118 + '"'), (119, '"' + "x" * 118 + "…")):
+        assert find_problems("x" * size, INTEGER) == [Problem((), f"expected integer, got string {shown}")]

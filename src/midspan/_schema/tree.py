@@ -351,7 +351,8 @@ class ValidationCost(Struct, frozen=True):
 
     def estimate(self, size: int, depth: int) -> float:
         """Return about how many validations a value of this size and depth takes."""
-        return size * min(self.branching ** min(depth, 40), self.total)
+        branches: float = self.branching ** min(depth, 40)
+        return size * min(branches, self.total)
 
 
 def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
