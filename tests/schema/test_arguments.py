@@ -234,6 +234,13 @@ def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> No
     assert given == {"place": {}, "places": [{}, {"unit": "F"}], "maybe": {}}
 
 
+def test_the_first_of_two_defaults_is_filled_in() -> None:
+    first, second = ({"properties": {"a": {"default": default}}} for default in (1, 2))
+    assert SchemaValidator({"allOf": [first, second]}).validate({}).arguments == {"a": 1}
+    assert SchemaValidator({"type": "string"}).validate({}).problems
+    assert not SchemaValidator({"type": "array"}).validate({}).problems  # an object where only an array fits
+
+
 def test_a_default_is_never_shared_between_calls() -> None:
     check = checker(tags={"type": "array", "items": STRING, "default": ["a"]})
     first = check.validate({}).arguments

@@ -152,8 +152,10 @@ class SchemaValidator:
         Most calls have only texts, integers and booleans as arguments, and need no more than this.
         """
         is_valid = self.validator.is_valid
-        defaults = _Coercer(self).coerce({}, self.root)
-        has_unions = any(schema.unions for schema in self.root.conjuncts)
+        schemas, coercer = self.root.conjuncts, _Coercer(self)
+        missing = (coercer.missing({}, schema, (), 0) for schema in reversed(schemas))
+        defaults = {name: default for inner in missing for name, default in inner.items()}
+        has_unions = any(schema.unions for schema in schemas)
         if self.cost.needs_measuring or has_unions or _has_changeable(defaults.values()):
             return lambda _arguments: None
 
@@ -262,11 +264,11 @@ class _Coercer(Struct):
             if is_optional and self._means_absent(result[name], node.properties[name]):
                 self._note((*steps, name), f"{quoted(result.pop(name))} dropped, it may be left out")
         if self.defaults:
-            result |= self._missing(result, node, steps, depth)
+            result |= self.missing(result, node, steps, depth)
         is_same = result.keys() == value.keys() and all(map(operator.is_, result.values(), value.values()))
         return value if is_same else result
 
-    def _missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
+    def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
         """Return the defaults of absent properties, except those that their own schema forbids: often null."""
         missing = {}
         for name, prop in node.properties.items():
