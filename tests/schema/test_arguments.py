@@ -612,3 +612,7 @@ def test_at_most_twenty_problems_and_twelve_choices_are_listed() -> None:
 def test_long_values_are_cut_in_messages() -> None:
     for size, shown in ((118, '"' + "x" * 118 + '"'), (119, '"' + "x" * 118 + "…")):
         assert find_problems("x" * size, INTEGER) == [Problem((), f"expected integer, got string {shown}")]
+
+
+def test_a_boolean_is_an_option_in_another_case() -> None:
+    assert prepared(True, {"type": "string", "enum": ["True", "False"]}).arguments == {"a": "True"}

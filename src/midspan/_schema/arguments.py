@@ -335,16 +335,19 @@ class _Coercer(Struct):
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
         """Return a number as text, a single value in an array, or a document as JSON text, if one of these fits."""
-        candidates: list[Any] = []
         if "string" in types and isinstance(value, int | float) and self.wrapping_types:
-            candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
+            texts = [str(value).lower() if isinstance(value, bool) else str(value)]
+        else:
+            texts = []
         wrapping_types = self.wrapping_types.intersection(types)
+        wrapped: list[Any] = []
         if "string" in wrapping_types and _is_document(value):
-            candidates.append(msgspec.json.encode(value).decode())
+            wrapped.append(msgspec.json.encode(value).decode())
         if "array" in wrapping_types and _is_single(value, steps):
             attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
-            candidates.append(attempt.coerce([value], node, steps, depth + 1))
-        candidates = [candidate for candidate in candidates if self.validator.fits(candidate, node)]
+            wrapped.append(attempt.coerce([value], node, steps, depth + 1))
+        # A text need not fit yet: an option may be written in another case.
+        candidates = [*texts, *(candidate for candidate in wrapped if self.validator.fits(candidate, node))]
         return candidates[0] if candidates and _agree(candidates) else value
 
     def _note(self, steps: Steps, change: str) -> None:
