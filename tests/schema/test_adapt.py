@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from midspan._schema.adapt import adapt_schema
+from midspan._schema.adapt import adapt_schema, adapt_spec
 from midspan._schema.dialect import AdaptedSchema, SchemaDialect
 from midspan._schema.signature import signature_of
 from midspan._schema.tree import SchemaNode
+from midspan._types.specs import ToolSpec
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 
 Schema = dict[str, Any]
@@ -119,6 +120,73 @@ def test_a_plain_declaration_is_adapted_without_loss() -> None:
 def test_each_keyword_is_adapted_to_each_dialect(schema: Schema, openapi: Schema, json_schema: Schema) -> None:
     assert parameter(schema) == openapi
     assert parameter(schema, GEMINI_JSON_SCHEMA) == json_schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "openapi", "json_schema"),
+    [
+        (
+            {"allOf": [{"type": "integer"}, {"enum": ["a"]}]},
+            {"type": "STRING", "enum": ["a"]},
+            {"type": "string", "enum": ["a"]},
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "maxItems": 2},
+            {"type": "ARRAY", "items": {"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]}, "maxItems": 2},
+            {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": {}, "maxItems": 2},
+        ),
+        (
+            {"type": "string", "allOf": [{"pattern": "^b"}, {"pattern": "^a"}]},
+            {"type": "STRING", "pattern": "^b"},
+            {"type": "string", "description": '(text that matches the pattern "^b")'},
+        ),
+        (
+            {"description": "X", "anyOf": [{"type": "integer", "description": "X"}, {"type": "string"}]},
+            {"anyOf": [{"type": "INTEGER", "description": "X"}, {"type": "STRING"}]},
+            {"description": "X", "anyOf": [{"type": "integer", "description": "X"}, {"type": "string"}]},
+        ),
+        (
+            {"description": "X", "anyOf": [{"type": "integer", "description": "Y"}, {"type": "string"}]},
+            {"anyOf": [{"type": "INTEGER", "description": "X Y"}, {"type": "STRING"}]},
+            {"description": "X", "anyOf": [{"type": "integer", "description": "Y"}, {"type": "string"}]},
+        ),
+        (
+            {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False},
+            {"type": "OBJECT", "description": '(other properties fit {"anyOf": [{"type": "integer"}]})'},
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+        ),
+        (
+            {
+                "type": "object",
+                "patternProperties": {"^x": {"type": "integer"}},
+                "additionalProperties": {"type": "string"},
+            },
+            {
+                "type": "OBJECT",
+                "description": '(other properties fit {"anyOf": [{"type": "integer"}, {"type": "string"}]})',
+            },
+            {"type": "object", "additionalProperties": {"anyOf": [{"type": "integer"}, {"type": "string"}]}},
+        ),
+    ],
+)
+def test_constraints_that_apply_together_are_adapted_as_one(
+    schema: Schema, openapi: Schema, json_schema: Schema
+) -> None:
+    assert parameter(schema) == openapi
+    assert parameter(schema, GEMINI_JSON_SCHEMA) == json_schema
+
+
+def test_an_untyped_schema_keeps_only_what_it_says() -> None:
+    assert parameter({"minimum": 1}, GEMINI_JSON_SCHEMA) == {"minimum": 1}
+    prefix = {"prefixItems": [{"type": "integer"}]}
+    assert parameter(prefix, GEMINI_JSON_SCHEMA) == {**prefix, "items": {}}
+
+
+def test_a_tool_without_parameters_is_declared_without_parameters() -> None:
+    for parameters in (None, {}, {"type": "object", "properties": {}}):
+        spec, adapted = adapt_spec(ToolSpec("now", "The time.", parameters), GEMINI_JSON_SCHEMA)
+        assert (spec.parameters, spec.strict) == (None, None)
+        assert adapted.is_empty
 
 
 def test_references_are_inlined() -> None:

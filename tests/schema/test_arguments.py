@@ -234,6 +234,13 @@ def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> No
     assert given == {"place": {}, "places": [{}, {"unit": "F"}], "maybe": {}}
 
 
+def test_the_first_of_two_defaults_is_filled_in() -> None:
+    first, second = ({"properties": {"a": {"default": default}}} for default in (1, 2))
+    assert SchemaValidator({"allOf": [first, second]}).validate({}).arguments == {"a": 1}
+    assert SchemaValidator({"type": "string"}).validate({}).problems
+    assert not SchemaValidator({"type": "array"}).validate({}).problems  # an object where only an array fits
+
+
 def test_a_default_is_never_shared_between_calls() -> None:
     check = checker(tags={"type": "array", "items": STRING, "default": ["a"]})
     first = check.validate({}).arguments
@@ -513,10 +520,9 @@ def test_any_arguments_are_valid_afterwards_or_have_problems(value: Any, schema:
 def test_a_call_that_lacks_only_defaults_is_filled_without_coercion() -> None:
     check = checker(city=STRING, days={"type": "integer", "default": 3}, tags=INTEGERS)
     assert check.fill_if_valid({"city": "Rome"}) == {"city": "Rome", "days": 3}
-    assert check.fill_if_valid({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}
-    assert check.fill_if_valid({"tags": [1, 2.0]}) is None
+    assert check.validate({"tags": [1, 2.0]}) == ValidatedArguments({"tags": [1, 2], "days": 3}, ("tags[1]: 2.0 → 2",))
     lists = checker(tags={**INTEGERS, "default": []})
-    first, second = lists.fill_if_valid({}), lists.fill_if_valid({})
+    first, second = lists.validate({}).arguments, lists.validate({}).arguments
     assert first == second == {"tags": []}
     assert first["tags"] is not second["tags"]
     unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
@@ -561,3 +567,52 @@ def test_contains_in_a_schema_with_an_id_of_its_own_is_not_described_as_null() -
     schema = {"$defs": {"numbers": numbers}, "properties": {"a": {"$ref": "https://example.org/numbers"}}}
     (problem,) = find_problems({"a": ["x"]}, schema)
     assert str(problem) == 'a: expected an item that fits "the schema", got ["x"]'
+
+
+def test_parts_are_coerced_although_the_value_fits_no_alternative_but_null() -> None:
+    inner = {"type": "object", "properties": {"a": INTEGER, "c": INTEGER}}
+    result = prepared({"a": "5", "c": "x"}, {"anyOf": [inner, {"type": "null"}]})
+    assert result.arguments == {"a": {"a": 5, "c": "x"}}
+    assert [str(problem) for problem in result.problems] == ['a.c: expected integer, got string "x"']
+    other = {"type": "object", "properties": {"b": INTEGER}, "additionalProperties": False}
+    union = {"anyOf": [inner, other, {"type": "null"}]}
+    assert prepared({"a": "5", "c": "x"}, union).arguments == {"a": {"a": "5", "c": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ({"type": "string", "required": ["x"]}, "string"),
+        ({"type": "object", "required": ["x", "y"]}, "object with x, y"),
+        ({"type": "object"}, "object"),
+        ({"type": "array"}, "array"),
+        ({"type": "array", "items": {"type": "array", "items": INTEGER}}, "array of array of integer"),
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"const": "größe"}, '"größe"'),
+        ({"enum": ["a", "ü"]}, 'one of "a", "ü"'),
+        ({"anyOf": [STRING, STRING, INTEGER]}, "string or integer"),
+        ({"$ref": "#/$defs/number"}, "number"),
+    ],
+)
+def test_a_missing_property_is_described_by_its_schema(missing: Schema, expected: str) -> None:
+    schema = {"properties": {"a": missing}, "required": ["a"], "$defs": {"number": {"type": "number"}}}
+    assert find_problems({}, schema) == [Problem(("a",), f"is required but missing; expected {expected}")]
+    assert find_problems({}, {"required": ["a"]}) == [Problem(("a",), "is required but missing")]
+
+
+def test_at_most_twenty_problems_and_twelve_choices_are_listed() -> None:
+    found = [str(problem) for problem in find_problems(["x"] * 21, INTEGERS)]
+    assert found == [f'[{index}]: expected integer, got string "x"' for index in range(20)] + ["and more"]
+    assert len(find_problems(["x"] * 20, INTEGERS)) == 20
+    listed = ", ".join(map(str, range(12)))
+    assert str(find_problems("q", {"enum": list(range(12))})[0]) == f'must be one of {listed}, got "q"'
+    assert str(find_problems("q", {"enum": list(range(13))})[0]) == f'must be one of {listed} and 1 more, got "q"'
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    for size, shown in ((118, '"' + "x" * 118 + '"'), (119, '"' + "x" * 118 + "…")):
+        assert find_problems("x" * size, INTEGER) == [Problem((), f"expected integer, got string {shown}")]
+
+
+def test_a_boolean_is_an_option_in_another_case() -> None:
+    assert prepared(True, {"type": "string", "enum": ["True", "False"]}).arguments == {"a": "True"}

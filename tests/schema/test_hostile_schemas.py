@@ -151,37 +151,32 @@ def test_a_pattern_with_exponential_backtracking_is_bounded(pattern: str) -> Non
     assert [problem.path for problem in checker.validate({"a": "a" * 5_000 + "!"}).problems] == ["a"]
 
 
-@pytest.mark.parametrize("draft", ["draft/2020-12", "draft-04", "draft-06"])
 @pytest.mark.parametrize("pattern", ["(?=a)(a+)+$", "^x|(?=a)a+$", "^[|]|(?=a)a+$"])
-@pytest.mark.parametrize("others", [{}, {"if": {}}, {"if": {}, "not": {"enum": ["c"]}, "maxLength": 20_000}])
-def test_a_pattern_that_takes_quadratic_time_is_matched_with_short_texts_only(
-    draft: str, pattern: str, others: Schema
-) -> None:
+@pytest.mark.parametrize("others", [{}, {"if": {}}, {"if": {}, "not": {"enum": ["c"]}, "allOf": [{}]}])
+def test_a_pattern_that_takes_quadratic_time_is_matched_with_short_texts_only(pattern: str, others: Schema) -> None:
     limited = {"pattern": pattern, **others}
-    checker = SchemaValidator({"$schema": f"http://json-schema.org/{draft}/schema#", "properties": {"a": limited}})
+    checker = SchemaValidator({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": limited}})
     long = "a" * 300_000 + "!"
     for text in (long, "a" * 10_001):
         (problem,) = checker.validate({"a": text}).problems
         assert (problem.path, problem.message[:35]) == ("a", "expected at most 10000 characters, ")
         assert not checker.accepts({"a": text})
-    assert [problem.path for problem in checker.validate({"a": "c"}).problems] == ["a"]
+    assert {problem.path for problem in checker.validate({"a": "c"}).problems} == {"a"}
     assert not checker.validate({"a": "a", "b": long, long: [long]}).problems
     assert checker.validate({"a": "a", 5: None}).problems
 
 
-@pytest.mark.parametrize("draft", ["draft/2020-12", "draft-04", "draft-06"])
-def test_a_pattern_of_names_that_takes_quadratic_time_is_matched_with_short_names_only(draft: str) -> None:
-    names = {"type": "object", "patternProperties": {"^x|(?=a)a+$": {"type": "integer"}}}
-    schema = {"$schema": f"http://json-schema.org/{draft}/schema#", "properties": {"a": {"items": names}}}
-    checker, long = SchemaValidator(schema), "a" * 300_000 + "!"
-    for item in ({long: 1}, {"b": {long: 1}}):
-        (problem,) = checker.validate({"a": [item]}).problems
-        assert str(problem).endswith(": has a property whose name is longer than 10,000 characters")
-        assert problem.path.startswith("a[0]")
-    for text in (json.dumps({long: 1}), "[" * 900 + "]" * 900):
-        assert checker.validate({"a": [text]}).problems
-    assert not checker.validate({"a": [{"b": long, "a": 1}]}).problems
-    assert checker.validate({"a": [{None: 1}]}).problems
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"patternProperties": {"^x|(?=a)a+$": {"type": "integer"}}}}},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"pattern": "(?=a)a+$"}}},
+        {"$schema": "http://json-schema.org/draft-06/schema#", "properties": {"a": {"pattern": "(?=a)a+$"}}},
+    ],
+)
+def test_a_pattern_that_takes_quadratic_time_is_an_error_where_texts_cannot_be_limited(schema: Schema) -> None:
+    with pytest.raises(SchemaError, match=r"pattern.* takes quadratic time; begin it with \^"):
+        SchemaValidator(schema)
 
 
 def test_only_patterns_that_take_quadratic_time_limit_the_length_of_texts() -> None:

@@ -106,3 +106,43 @@ def test_a_string_that_ends_with_a_raw_line_break_is_ambiguous(text: str) -> Non
     with pytest.raises(InvalidJson, match="ends with a line break"):
         loads(text)
     assert loads(text.replace("\n", "\\n").replace("'", '"')) is not None
+
+
+@pytest.mark.parametrize("quote", ['<|"|>', "<escape>", "<ctrl46>"])
+def test_strings_may_stand_between_special_tokens(quote: str) -> None:
+    def parse(text: str) -> Any:
+        return LenientJsonParser(text.replace("Q", quote), tokens=True).value()
+
+    assert parse('{"a": QOslo "x" \\n Q, b: QQ}') == {"a": 'Oslo "x" \\n ', "b": ""}
+    for text in ("QOslo", "[Q", "<", quote[:-1]):
+        with pytest.raises(IncompleteJson):
+            parse(text)
+    for text in ("Q>OsloQ", "QOslo<Q", "<x>"):
+        with pytest.raises(InvalidJson):
+            parse(text)
+    with pytest.raises(InvalidJson):
+        LenientJsonParser(f"{quote}Oslo{quote}").value()
+
+
+@pytest.mark.parametrize("text", ["tru", "[1, fals", "{a", "-", "1", "1e", "// x", "/", "/* x", '{"a"', '"x'])
+def test_a_value_that_may_go_on_is_incomplete(text: str) -> None:
+    with pytest.raises(IncompleteJson):
+        LenientJsonParser(text).value()
+
+
+@pytest.mark.parametrize("text", ["%", "[%]", "yes ", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "1 2"])
+def test_text_that_is_not_a_value_is_an_error(text: str) -> None:
+    with pytest.raises(InvalidJson):
+        loads(text)
+
+
+def test_python_values_are_parsed_as_python_writes_them() -> None:
+    def parse(text: str) -> Any:
+        return LenientJsonParser(text + " ", python=True).value()
+
+    assert parse("(1,)") == [1]
+    assert parse("()") == []
+    assert parse(r"'\x41\u0042\U00000043\d\/'") == r"ABC\d\/"
+    for text in ("(1)", r"'\1'", r"'\N'"):
+        with pytest.raises(InvalidJson):
+            parse(text)

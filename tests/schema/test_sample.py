@@ -11,6 +11,10 @@ from midspan._schema.sample import sample_object
 TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
 
 
+def required(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
 @pytest.mark.parametrize(
     ("properties", "sample"),
     [
@@ -27,6 +31,16 @@ TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$r
         ({"a": {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "minItems": 2}}, {"a": [1, 2]}),
         ({"a": {"type": "object", "properties": {"b": {"type": "string"}}}}, {"a": {"b": "text"}}),
         ({"a": {"$ref": "#/$defs/tree"}}, {"a": {"kids": [{}]}}),
+        ({"a": {"type": "integer"}}, {"a": 1}),
+        ({"a": {"anyOf": [{"type": "null"}]}}, {"a": None}),
+        ({"a": {"allOf": [{"type": "array"}, {"items": {"const": 5}}]}}, {"a": [5]}),
+        (
+            {"a": {"allOf": [{"type": "array", "minItems": 2}, {"prefixItems": [{"const": 1}, {"const": 2}]}]}},
+            {"a": [1, 2]},
+        ),
+        ({"a": required(b=required(c={"type": "array", "items": {"type": "string"}}))}, {"a": {"b": {"c": []}}}),
+        ({"a": required(b={"type": "array", "items": {"type": "string"}})}, {"a": {"b": ["text"]}}),
+        ({"a": required(b=required(c=TREE))}, {"a": {"b": {"c": {}}}}),
     ],
 )
 def test_a_sample_is_valid_and_simple(properties: dict[str, Any], sample: Any) -> None:

@@ -981,3 +981,28 @@ def test_a_context_with_a_default_is_not_needed():
     def greet(context: Context[Deps] = Deps("somebody")): ...  # noqa: B008 - what users write
 
     assert not signature_of(greet).bind.needs_context
+
+
+def test_only_functions_that_take_their_arguments_as_they_are_need_no_binding():
+    def plain(city: str, *, days: int = 3, tags: Literal["a"] | None = None) -> None: ...
+    def number(price: float) -> None: ...
+    def items(tags: list[str]) -> None: ...
+    def choice(share: Literal[1, 2]) -> None: ...
+    def positional(city: str, /) -> None: ...
+    def variadic(*cities: str) -> None: ...
+    def keywords(**labels: str) -> None: ...
+    def context(city: str, deps: Context[int]) -> None: ...
+
+    functions = (plain, number, items, choice, positional, variadic, keywords, context)
+    assert [function.__name__ for function in functions if signature_of(function).bind.takes_json] == [
+        "plain",
+        "choice",
+    ]
+
+
+def test_further_arguments_may_be_optional_values():
+    def take(*values: int | None, **labels: str | None) -> list[Any]:
+        return [values, labels]
+
+    args, kwargs = signature_of(take).bind({"values": [1, None], "a": None, "b": "x"})
+    assert take(*args, **kwargs) == [(1, None), {"a": None, "b": "x"}]

@@ -87,7 +87,8 @@ def test_a_schema_with_a_free_form_object_is_adapted_without_strict_mode() -> No
 
 
 def test_a_schema_with_an_untyped_value_is_adapted_without_strict_mode() -> None:
-    for untyped in ({"minimum": 3}, {"properties": {"a": {"type": "string"}}}, {"enum": [True, None]}):
+    parts = {"properties": {"a": {"type": "string"}}, "items": {"type": "string"}}
+    for untyped in ({"minimum": 3}, {"properties": {"a": {"type": "string"}}}, parts, {"enum": [True, None]}):
         schema = {"type": "object", "properties": {"a": untyped}, "required": ["a"]}
         assert adapt_schema(schema, STRICT).strict is (untyped == {"enum": [True, None]})
 

@@ -13,7 +13,7 @@ from midspan._types.specs import ToolSpec
 
 _MAX_DEPTH = 40
 _MAX_NODES = 6_000
-_ARRAY_DEPTH = 3
+_ARRAY_DEPTH = 2
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
 _BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -70,8 +70,14 @@ class _Adapter:
     def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, whatever alternatives the schema has for it."""
         merged = self._merged(root, ()) or MergedSchema()
-        self._merge_variants(merged)
-        merged.types, merged.enum = frozenset({"object"}), None
+        for union in merged.unions:
+            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
+            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
+            for variant in objects:
+                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
+            if objects:
+                _merge_objects(merged, objects)
+        merged.types, merged.enum, merged.unions = frozenset({"object"}), None, []
         return self._emit(merged, 0)
 
     def schema(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
@@ -104,18 +110,6 @@ class _Adapter:
 
     # Unions
 
-    def _merge_variants(self, merged: MergedSchema) -> None:
-        """Merge all unions of an object into one object that accepts what any of their variants accepts."""
-        unions, merged.unions = merged.unions, []
-        for union in unions:
-            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
-            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
-            for variant in objects:
-                self._merge_variants(variant)
-                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
-            if objects:
-                _merge_objects(merged, objects)
-
     def _variants(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, MergedSchema]]:
         variants = ((node, self._merged(node, ref_stack)) for node in union)
         return [(node, variant) for node, variant in variants if variant is not None]
@@ -126,7 +120,7 @@ class _Adapter:
         chosen: list[MergedSchema] = []
         for union in unions:
             variants = self._variants(union, merged.ref_stack)
-            if not variants or chosen or all(_only_requires(variant) for _, variant in variants):
+            if not variants or chosen or all(_only_requires(node) for node, _ in variants):
                 required = [" and ".join(variant.required) for _, variant in variants if variant.required]
                 if required:
                     merged.notes.append(quoted("needs " + ", or ".join(required)).strip('"'))
@@ -150,8 +144,6 @@ class _Adapter:
             return self._enum(merged, depth)
         if merged.types is None and self._dialect.untyped:
             return [self._untyped(merged, depth)]
-        if merged.types is None and not merged.is_constrained:
-            return [self._anything()]
         types = merged.types or frozenset(TYPES)
         wanted = [name for name in _TYPE_ORDER if name in types and not (name == "integer" and "number" in types)]
         return [self._typed(merged, name, depth) for name in wanted]
@@ -328,8 +320,10 @@ def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
     merged.description = merged.description or "; or ".join(filter(None, (part.description for part in variants)))
 
 
-def _only_requires(merged: MergedSchema) -> bool:
-    return merged.types in (None, frozenset({"object"})) and not replace(merged, required=[]).is_constrained
+def _only_requires(node: SchemaNode) -> bool:
+    """Return whether a schema says nothing of an object but which properties it must have."""
+    keywords = {keyword for part in node.conjuncts for keyword in part.schema}
+    return keywords <= {"type", "required", "title", "description"} and "object" in node.types
 
 
 def _by_type(values: list[Any]) -> dict[str, list[Any]]:

@@ -6,7 +6,7 @@ preferred to wrapping a value or writing it as text, and x is preferred to [x].
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,6 @@ from midspan._schema.tree import (
 from midspan.errors import SchemaError
 
 _MAX_BACKTRACKS = 100_000
-_WITHOUT_IF = re.compile("draft-0[46]")
 _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _MAX_DEPTH = 100
@@ -45,7 +44,7 @@ _MAX_EXACT = 2**53
 """Below this, a float represents every integer exactly."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _CHANGEABLE = frozenset((dict, list, float))
-"""Types of values that `_Coercer.fill` may change."""
+"""Types of values that may have to be changed although they are valid."""
 _DEFAULT_DEPTH = 25
 """What a default counts towards the depth, so that a default that contains itself ends after a few levels."""
 
@@ -89,8 +88,9 @@ class SchemaValidator:
             self.validator = jsonschema_rs.validator_for(schema, **self._options)
             patterns = (node.schema.get("pattern") for node in self.tree.nodes)
             if isinstance(schema, dict) and any(map(takes_quadratic_time, patterns)):
-                has_if = not _WITHOUT_IF.search(str(schema.get("$schema")))
-                self.schema = _limit_searches(schema, has_if=has_if)
+                if re.search("draft-0[46]", str(schema.get("$schema"))):  # they have no `if`
+                    raise ValueError("a pattern takes quadratic time; begin it with ^")
+                self.schema = _limit_searches(schema)
                 self.tree = SchemaTree(self.schema)
                 self.root = self.tree.root
                 self.validator = jsonschema_rs.validator_for(self.schema, **self._options)
@@ -104,8 +104,6 @@ class SchemaValidator:
         measured = measure(value, self.cost.max_value_depth)
         if measured is None:
             return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
-        if self.cost.searches_names and (too_long := next(_long_names(value), None)):
-            return (too_long,)
         try:
             if self.validator.is_valid(value):
                 return ()
@@ -124,17 +122,14 @@ class SchemaValidator:
             parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
             wrong = next((part for part in parts if not self.fits(value[part[0]], part[1])), None)
             if wrong is None:
-                return Problem(
-                    steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}"
-                )
+                expected = describe(node) or "another value"
+                return Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
             steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
 
     def fits(self, value: Any, node: SchemaNode) -> bool:
         """Return whether the value fits one schema inside this one."""
         if node.always is not None:
             return node.always
-        if self.cost.searches_names and any(_long_names(value)):
-            return False
         import jsonschema_rs
 
         if self._subschemas is None:
@@ -152,33 +147,25 @@ class SchemaValidator:
 
     @cached_property
     def fill_if_valid(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
-        """Returns valid arguments with their defaults; None if anything else has to be changed or reported.
+        """Returns valid arguments with their defaults; None if anything in them may have to be changed or reported.
 
-        Most calls need no more, and it costs little more than validation. It is a closure, because looking up
-        attributes costs as much.
+        Most calls have only texts, integers and booleans as arguments, and need no more than this.
         """
         is_valid = self.validator.is_valid
-        schemas = self.root.conjuncts_without_null
-        inner = [item for schema in schemas for item in schema.children if item[0] not in ("properties", "$defs")]
-        if self.cost.needs_measuring or any(_may_change(node) for _, node in inner):
+        schemas, coercer = self.root.conjuncts, _Coercer(self)
+        missing = (coercer.missing({}, schema, (), 0) for schema in reversed(schemas))
+        defaults = {name: default for inner in missing for name, default in inner.items()}
+        has_unions = any(schema.unions for schema in schemas)
+        if self.cost.needs_measuring or has_unions or _has_changeable(defaults.values()):
             return lambda _arguments: None
-        defaults = _Coercer(self).fill({}, self.root)
-        # The function may change a default that is a container, so each call gets its own copy.
-        containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
-        properties = [item for schema in schemas for item in schema.properties.items() if _may_change(item[1])]
 
         def fill_if_valid(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
+                if _has_changeable(arguments.values()):
+                    return None
                 filled = defaults | arguments if defaults else arguments
-                for name in containers:
-                    if name not in arguments:
-                        filled[name] = msgspec.to_builtins(containers[name])
-                for name, node in properties:
-                    value = filled.get(name)
-                    if type(value) in _CHANGEABLE and _Coercer(self).fill(value, node) is not value:
-                        return None
                 return filled if is_valid(filled) else None
-            except (ValueError, TypeError, AttributeError, RecursionError):
+            except (ValueError, TypeError, AttributeError):
                 return None  # not an object, or something in it that is not JSON: `repair` reports it
 
         return fill_if_valid
@@ -203,34 +190,14 @@ class SchemaValidator:
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
 
 
-def _limit_searches(schema: dict[str, Any], *, has_if: bool) -> dict[str, Any]:
+def _limit_searches(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
-    limited = change_subschemas(schema, lambda inner: _limit_searches(inner, has_if=has_if))
-    pattern = schema.get("pattern")
-    if not takes_quadratic_time(pattern):
+    limited = change_subschemas(schema, _limit_searches)
+    if not takes_quadratic_time(schema.get("pattern")):
         return limited
-    del limited["pattern"]
     limit = {"maxLength": MAX_SEARCHED_CHARS}
-    if has_if and "if" not in schema:
-        return {**limited, "if": limit, "then": {"pattern": pattern}, "else": limit}
-    wrong = {"allOf": [limit, {"not": {"pattern": pattern}}]}
-    limited["not"] = {"anyOf": [limited["not"], wrong]} if "not" in limited else wrong
-    known = limited.get("maxLength")
-    return limited if isinstance(known, int) and known < MAX_SEARCHED_CHARS else limited | limit
-
-
-def _long_names(value: Any) -> Iterator[Problem]:
-    """Yield the objects with names that are too long for a pattern that takes quadratic time."""
-    pending: list[tuple[Steps, Any]] = [((), value)]
-    while pending:
-        steps, item = pending.pop()
-        if isinstance(item, dict):
-            named = {name: inner for name, inner in item.items() if isinstance(name, str)}  # others are not JSON
-            if any(len(name) > MAX_SEARCHED_CHARS for name in named):
-                yield Problem(steps, f"has a property whose name is longer than {MAX_SEARCHED_CHARS:,} characters")
-            pending += (((*steps, name), inner) for name, inner in named.items())
-        elif isinstance(item, list | tuple):
-            pending += (((*steps, index), inner) for index, inner in enumerate(item))
+    search = {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
+    return {**limited, "allOf": [*limited.get("allOf", ()), search]}
 
 
 def _error_details(error: ValueError) -> str:
@@ -245,12 +212,9 @@ def _error_details(error: ValueError) -> str:
     return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
 
 
-def _may_change(node: SchemaNode) -> bool:
-    """Return whether a valid value of the schema may contain an integer written as 5.0, or lack a default."""
-    return any(
-        inner.is_integer or any("default" in prop.schema for prop in inner.properties.values())
-        for inner in node.all_dependencies
-    )
+def _has_changeable(values: Iterable[Any]) -> bool:
+    """Return whether a valid value of these may contain an integer written as 5.0, or lack a default."""
+    return not _CHANGEABLE.isdisjoint(map(type, values))
 
 
 class _Coercer(Struct):
@@ -263,79 +227,63 @@ class _Coercer(Struct):
     """One number, shared by all attempts on parts of the value."""
     changes: list[str] = field(default_factory=list)
 
-    def fill(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
-        """Return a value with its defaults, and 5.0 as 5 for an integer; the same object if there was nothing to do."""
-        if depth > _MAX_DEPTH:
+    def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
+        """Return the value with its defaults, and changed where the schema leaves no doubt what was meant.
+
+        If there is nothing to change, it is the same object.
+        """
+        is_plain = not _has_changeable(value if type(value) is list else [value])
+        if depth > _MAX_DEPTH or self.attempts_left[0] < 0 or (is_plain and self.validator.fits(value, node)):
             return value
-        if type(value) is float and node.is_integer and value.is_integer():
-            self._note(steps, f"{value} → {int(value)}")
-            return int(value)
-        if not isinstance(value, dict | list) or (type(value) is list and _CHANGEABLE.isdisjoint(map(type, value))):
-            return value
-        for schema in node.conjuncts_without_null:
-            value = self._change_parts(value, schema, steps, depth, is_valid=True)
-        for variants in (union for schema in node.conjuncts_without_null for union in schema.unions_without_null):
-            fitting = (variant for variant in variants if self.validator.fits(value, variant))
-            if len(variants) > 1 and (chosen := next(fitting, None)) is not None:
-                return self.fill(value, chosen, steps, depth + 1)
+        self.attempts_left[0] -= 1
+        for part in node.conjuncts:
+            for union in part.unions:
+                value = self._as_variant(value, union, steps, depth)
+            new = self._retype(value, part, steps, depth)
+            if new is not value:
+                self._note(steps, f"{quoted(value)} → {quoted(new)}")
+            value = self._change_parts(new, part, steps, depth)
         return value
 
-    def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
-        """Return the value, changed where it does not fit and the schema leaves no doubt what was meant."""
-        if self.validator.fits(value, node):
-            return self.fill(value, node, steps, depth)
-        self.attempts_left[0] -= 1
-        if depth > _MAX_DEPTH or self.attempts_left[0] < 0:
-            return value
-        for part in [*([node.target] if node.target else []), *node.all_of]:
-            value = self.coerce(value, part, steps, depth + 1)
-        if node.variants:
-            value = self._as_variant(value, node, steps, depth)
-        new = self._retype(value, node, steps, depth)
-        if new is not value:
-            self._note(steps, f"{quoted(value)} → {quoted(new)}")
-        return self._change_parts(new, node, steps, depth, is_valid=False)
-
-    def _change_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int, *, is_valid: bool) -> Any:
+    def _change_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Return a container with its parts changed.
 
         An object also gets its defaults, and loses the properties whose value means "not given".
         """
-        change = self.fill if is_valid else self.coerce
         if isinstance(value, list):
-            items = [change(item, node.item(index), (*steps, index), depth + 1) for index, item in enumerate(value)]
+            items = [
+                self.coerce(item, node.item(index), (*steps, index), depth + 1) for index, item in enumerate(value)
+            ]
             return value if all(map(operator.is_, items, value)) else items
         if not isinstance(value, dict):
             return value
         result = {}
         for name, item in value.items():
-            result[name] = change(item, node.part(name), (*steps, name), depth + 1)
-            prop = node.properties.get(name)
-            if prop is None or is_valid or name in node.schema.get("required", ()):
-                continue
-            if self._means_absent(result[name], prop):
+            result[name] = self.coerce(item, node.part(name), (*steps, name), depth + 1)
+            is_optional = name in node.properties and name not in node.schema.get("required", ())
+            if is_optional and self._means_absent(result[name], node.properties[name]):
                 self._note((*steps, name), f"{quoted(result.pop(name))} dropped, it may be left out")
         if self.defaults:
-            result |= self._missing(result, node, steps, depth)
+            result |= self.missing(result, node, steps, depth)
         is_same = result.keys() == value.keys() and all(map(operator.is_, result.values(), value.values()))
         return value if is_same else result
 
-    def _missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
+    def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
         """Return the defaults of absent properties, except those that their own schema forbids: often null."""
         missing = {}
         for name, prop in node.properties.items():
             if name not in value and "default" in prop.schema and self.validator.fits(prop.schema["default"], prop):
                 default = msgspec.to_builtins(prop.schema["default"])  # a copy: the tool may change it
-                filled = self.fill(default, prop, (*steps, name), depth + _DEFAULT_DEPTH)
+                filled = self.coerce(default, prop, (*steps, name), depth + _DEFAULT_DEPTH)
                 missing[name] = filled if self.validator.fits(filled, prop) else default
         return missing
 
-    def _as_variant(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
+    def _as_variant(self, value: Any, union: list[SchemaNode], steps: Steps, depth: int) -> Any:
         """Return the value changed to fit a variant; the value itself if variants would change it differently."""
-        fitting = next((variant for variant in node.variants if self.validator.fits(value, variant)), None)
+        fitting = next((variant for variant in union if self.validator.fits(value, variant)), None)
         if fitting is not None:
-            return self.fill(value, fitting, steps, depth + 1)
-        variants = [variant for variant in node.variants if self._may_be_meant(value, variant)]
+            return self.coerce(value, fitting, steps, depth + 1)
+        variants = [variant for variant in union if self._may_be_meant(value, variant)]
         for wrapping_types in dict.fromkeys((frozenset[str](), self.wrapping_types)):
             candidates = []
             for variant in variants:
@@ -349,19 +297,18 @@ class _Coercer(Struct):
                     return value
                 self.changes += candidates[0][1]
                 return candidates[0][0]
-        others = node.unions_without_null[0]
+        others = [variant for variant in union if variant.types != {"null"}]
         return self.coerce(value, others[0], steps, depth + 1) if len(others) == 1 else value
 
     def _may_be_meant(self, value: Any, variant: SchemaNode) -> bool:
         """Return whether the properties with listed values, as a discriminator, can be made to fit: a cheap check."""
-        if not isinstance(value, dict):
-            return True
-        props = [item for schema in variant.conjuncts for item in schema.properties.items() if item[0] in value]
-        listed = [(value[name], prop) for name, prop in props if prop.options is not None]
+        parts = variant.conjuncts if isinstance(value, dict) else ()
+        props = [item for part in parts for item in part.properties.items() if item[0] in value]
         attempt = replace(self, changes=[])
         return all(
-            self._means_absent(item, prop) or self.validator.fits(attempt.coerce(item, prop), prop)
-            for item, prop in listed
+            self._means_absent(value[name], prop) or self.validator.fits(attempt.coerce(value[name], prop), prop)
+            for name, prop in props
+            if prop.options is not None
         )
 
     def _means_absent(self, value: Any, node: SchemaNode) -> bool:
@@ -372,6 +319,8 @@ class _Coercer(Struct):
 
     def _retype(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Convert the value to a type that the schema expects, and find an option in another case."""
+        if type(value) is float and node.is_integer and value.is_integer():
+            return int(value)
         options = node.options or []
         declared = node.schema.get("type") or [type_of(option) for option in options]
         types = [declared] if isinstance(declared, str) else declared
@@ -386,17 +335,19 @@ class _Coercer(Struct):
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
         """Return a number as text, a single value in an array, or a document as JSON text, if one of these fits."""
-        wrapping_types = self.wrapping_types.intersection(types)
-        candidates: list[Any] = []
         if "string" in types and isinstance(value, int | float) and self.wrapping_types:
-            candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
+            texts = [str(value).lower() if isinstance(value, bool) else str(value)]
+        else:
+            texts = []
+        wrapping_types = self.wrapping_types.intersection(types)
         wrapped: list[Any] = []
         if "string" in wrapping_types and _is_document(value):
             wrapped.append(msgspec.json.encode(value).decode())
         if "array" in wrapping_types and _is_single(value, steps):
             attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
             wrapped.append(attempt.coerce([value], node, steps, depth + 1))
-        candidates += [candidate for candidate in wrapped if self.validator.fits(candidate, node)]
+        # A text need not fit yet: an option may be written in another case.
+        candidates = [*texts, *(candidate for candidate in wrapped if self.validator.fits(candidate, node))]
         return candidates[0] if candidates and _agree(candidates) else value
 
     def _note(self, steps: Steps, change: str) -> None:

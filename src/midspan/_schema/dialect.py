@@ -41,13 +41,11 @@ def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
     taken = set(result)
     for name in originals:
         if name not in result:
-            valid = candidate = rule.replace_invalid(name)
-            attempt = 0
-            while candidate in taken:
-                attempt += 1
-                candidate = rule.with_digest(valid, f"{name}{attempt}")
-            result[name] = candidate
-            taken.add(candidate)
+            valid = rule.replace_invalid(name)
+            while valid in taken:
+                valid = rule.with_digest(valid, name + valid)
+            result[name] = valid
+            taken.add(valid)
     return result
 
 

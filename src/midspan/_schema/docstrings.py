@@ -27,10 +27,8 @@ def parse_docstring(text: str) -> Docstring:
     if not rest and not _FIELD_LIST.match(text):
         return Docstring(text)
     parameters = _parameters(text)
-    if not parameters and _PARAMETER_SECTION.search(text):
-        # There is such a section in an unknown style: better the model sees it as it is.
-        return Docstring(text)
-    return Docstring(_without_sections(text), parameters)
+    # Without parameters, the sections may be in an unknown style: better the model sees them as they are.
+    return Docstring(_without_sections(text) if parameters else text, parameters)
 
 
 def _parameters(text: str) -> dict[str, str]:
@@ -78,7 +76,3 @@ _FIELD_LIST = re.compile(
 )
 _RETURN_FIELD = re.compile(r"^[:@]returns?:", re.MULTILINE)
 _SPHINX_PARAMETER = re.compile(rf"^:(?:{_FIELD_WORDS})\s+(?:[^:\n]*\s)?(\*{{0,2}}\w+):", re.MULTILINE)
-_PARAMETER_SECTION = re.compile(
-    rf"^(?:(?:{_GOOGLE_TITLES}):[ \t]*$|(?:{_NUMPY_TITLES})[ \t]*\n---|[:@](?:{_FIELD_WORDS})\b)",
-    re.MULTILINE,
-)

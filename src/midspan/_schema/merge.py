@@ -45,13 +45,6 @@ class MergedSchema(Struct):
     ref_stack: tuple[int, ...] = ()
     """The references that led here, to know when to stop following them."""
 
-    @property
-    def is_constrained(self) -> bool:
-        """Whether it says more than the type."""
-        has_parts = self.properties or self.required or self.prefix or self.bounds or self.unions
-        is_open = self.additional.always is True and self.items.always is True
-        return bool(has_parts) or self.enum is not None or not is_open
-
     def add(self, node: SchemaNode) -> None:
         """Add the constraints of one schema. Of two that cannot be combined, the first is kept."""
         schema, options = node.schema, node.options

@@ -66,7 +66,6 @@ def _modernize(schema: Schema) -> Schema:
         node["prefixItems"] = node.pop("items")
         if "additionalItems" in node:
             node["items"] = node.pop("additionalItems")
-    node.pop("additionalItems", None)
     dependencies = node.pop("dependencies", None)
     for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
         keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"

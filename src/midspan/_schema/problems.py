@@ -155,7 +155,7 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
     if types == "object" and node.schema.get("required"):
         return f"object with {_listed(node.schema['required'])}"
     if not types:
-        return _alternatives(node.variants[:_MAX_LISTED], depth + 1)
+        return _alternatives([node for union in node.unions[:1] for node in union[:_MAX_LISTED]], depth + 1)
     return types if isinstance(types, str) else " or ".join(types)
 
 

@@ -34,7 +34,6 @@ from midspan.errors import SchemaError
 T = TypeVar("T")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
-NO_HINT: Any = inspect.Parameter.empty
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 _EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
@@ -78,8 +77,6 @@ class Binding(Struct, frozen=True, eq=False):
                 values[name] = factory()
         for name, take in self.contexts.items():
             values[name] = take(context)
-        if not self.positional and self.variadic is None:
-            return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
         return (*(values.pop(name, default) for name, default in self.positional), *rest), values
 
@@ -155,9 +152,7 @@ def _binding(
 
 
 def _unwrap_partial(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
+    return function.func if isinstance(function, functools.partial) else function
 
 
 def _label(function: Any) -> str:
@@ -211,7 +206,7 @@ def _resolver(function: Any) -> Callable[[str, Any], Any]:
     names, parameters = getattr(function, "__globals__", {}), getattr(function, "__type_params__", ())
 
     def resolve(name: str, annotation: Any) -> Any:
-        if annotation is NO_HINT or isinstance(annotation, type):
+        if annotation is inspect.Parameter.empty or isinstance(annotation, type):
             return annotation
         # One by one, because a return hint that cannot be resolved does no harm.
         carrier = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
@@ -277,7 +272,7 @@ def _unpacked(hint: Any) -> Any:
 def _hint(parameter: inspect.Parameter) -> Any:
     """Return the hint, or the type of the default. A default of None is allowed even if the hint forgets it."""
     hint, default = parameter.annotation, parameter.default
-    if hint is NO_HINT:
+    if hint is inspect.Parameter.empty:
         return type(default) if type(default) in _PLAIN_DEFAULTS else Any
     if default is not None or hint is None:
         return hint

@@ -1,5 +1,6 @@
 """A JSON Schema as a tree of nodes with resolved references, and bounds on the work that it can cause."""
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -117,11 +118,6 @@ class SchemaNode:
         return [self.subschemas[keyword] for keyword in ("anyOf", "oneOf") if self.subschemas.get(keyword)]
 
     @property
-    def variants(self) -> "list[SchemaNode]":
-        """The first of the unions."""
-        return next(iter(self.unions), [])
-
-    @property
     def unions_without_null(self) -> "list[list[SchemaNode]]":
         """The unions, without alternatives that only null fits."""
         return [[variant for variant in union if variant.types != {"null"}] for union in self.unions]
@@ -133,20 +129,14 @@ class SchemaNode:
         return values if isinstance(values, list) else None
 
     @property
-    def children(self) -> "Iterator[tuple[str, SchemaNode]]":
-        """Every direct subschema with its keyword."""
-        for keyword, value in self.subschemas.items():
-            nodes = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-            yield from ((keyword, node) for node in nodes)
-
-    @property
     def dependencies(self) -> "Iterator[tuple[SchemaNode, bool]]":
         """Every node that validating a value may lead to, and whether it looks at that same value."""
         if self.target is not None:
             yield self.target, True
-        for keyword, node in self.children:
+        for keyword, value in self.subschemas.items():
             if keyword not in _DEFINITIONS:
-                yield node, keyword in _IN_PLACE
+                nodes = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+                yield from ((node, keyword in _IN_PLACE) for node in nodes)
 
     @cached_property
     def conjuncts(self) -> "tuple[SchemaNode, ...]":
@@ -165,11 +155,6 @@ class SchemaNode:
     def all_alternatives(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])
-
-    @property
-    def all_dependencies(self) -> "tuple[SchemaNode, ...]":
-        """All nodes that validating a value may lead to."""
-        return self._closure(lambda node: [inner for inner, _ in node.dependencies])
 
     def _closure(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         """Return this node and all that follow from it through `$ref`, `allOf` and `following`."""
@@ -251,6 +236,8 @@ class SchemaTree:
         nesting = max(cost.nesting for cost in known.values())
         if branching > _MAX_BRANCHES:
             raise SchemaError(f"its references unfold into more than {_MAX_BRANCHES:,} checks of one value")
+        if any(takes_quadratic_time(pattern) for node in self.nodes for pattern in node.pattern_properties):
+            raise SchemaError("patternProperties has a pattern that takes quadratic time; begin it with ^")
         if nesting > _MAX_NESTING:
             raise SchemaError(f"it has a chain of more than {_MAX_NESTING} references")
         return replace(root, branching=branching, nesting=nesting)
@@ -288,12 +275,9 @@ def pointer_steps(pointer: str) -> list[str]:
 def find_pointer(document: Any, steps: Iterable[str | int]) -> Any:
     """Return what the steps of a JSON Pointer lead to; None if there is nothing."""
     for step in steps:
-        if isinstance(document, dict):
-            document = document.get(step)
-        # A number of more than nine digits is not an index.
-        elif isinstance(document, list) and (index := str(step)[:9]).isdecimal() and int(index) < len(document):
-            document = document[int(index)]
-        else:
+        try:
+            document = document[int(step) if isinstance(document, list) else step]
+        except (LookupError, TypeError, ValueError):
             return None
     return document
 
@@ -353,24 +337,22 @@ class ValidationCost(Struct, frozen=True):
     """The number of branches through which schemas look at the same value."""
     nesting: int = 1
     """How many of them are nested in each other."""
-    total: int = 1
-    """The size of the schema with every reference written out once."""
-    needs_measuring: bool = True
-    """Whether a value must be measured before it is validated.
+    total: float = math.inf
+    """The size of the schema with every reference written out; infinite if it refers to itself, or compares values."""
 
-    So it is if the schema refers to itself, values are compared, or matching a name takes quadratic time.
-    """
-    searches_names: bool = False
-    """Whether `patternProperties` has a pattern that takes quadratic time."""
+    @property
+    def needs_measuring(self) -> bool:
+        """Whether a value must be measured before it is validated."""
+        return self.total == math.inf
 
     @property
     def max_value_depth(self) -> int:
         return max(8, min(_MAX_VALUE_DEPTH, _MAX_STACK // self.nesting))
 
-    def estimate(self, size: int, depth: int) -> int:
+    def estimate(self, size: int, depth: int) -> float:
         """Return about how many validations a value of this size and depth takes."""
-        branches: int = self.branching ** min(depth, 40)
-        return size * (branches if self.needs_measuring else min(branches, self.total))
+        branches: float = self.branching ** min(depth, 40)
+        return size * min(branches, self.total)
 
 
 def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
@@ -378,18 +360,15 @@ def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> Validation
     if id(node) in known:
         return known[id(node)]
     known[id(node)] = ValidationCost()  # for a schema that refers to itself
-    branching, nesting, total = 0, 0, 1
-    searches_names = any(map(takes_quadratic_time, node.pattern_properties))
-    needs_measuring = searches_names or not _UNBOUNDED.isdisjoint(node.schema)
+    branching, nesting = 0, 0
+    total = 1 if _UNBOUNDED.isdisjoint(node.schema) else math.inf
     for inner, is_in_place in node.dependencies:
         cost = _node_cost(inner, known)
-        needs_measuring = needs_measuring or cost.needs_measuring
-        searches_names = searches_names or cost.searches_names
         total += cost.total
         if is_in_place:
             branching += cost.branching
             nesting = max(nesting, cost.nesting)
-    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total, needs_measuring, searches_names)
+    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total)
     return known[id(node)]
 
 
