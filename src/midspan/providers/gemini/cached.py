@@ -1,4 +1,8 @@
-"""A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests."""
+"""A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests.
+
+It is a provider around a provider, so nothing above it knows of caches. What cannot be cached is sent as usual: a
+prompt that is too small, a model without caches, a request that forbids calls.
+"""
 
 import logging
 import threading
@@ -22,7 +26,7 @@ from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers.gemini")
-_REJECTED = (InvalidRequestError, PermissionDeniedError)
+
 _MAX_CACHES = 32
 """Caches cost money. The requests of further prompts are sent without one."""
 
@@ -39,10 +43,7 @@ class _Cache(Struct):
 
 
 class Cached(WrapperProvider):
-    """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh.
-
-    Requests that cannot use a cache are sent as usual: small prompts, models without caches, forbidden calls.
-    """
+    """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh."""
 
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, min_tokens: int = 1024, clock: Clock | None = None
@@ -67,12 +68,14 @@ class Cached(WrapperProvider):
                     has_output = True
                     yield event
             return
-        except _REJECTED as error:
+        except (InvalidRequestError, PermissionDeniedError) as error:
             if has_output or cached is request:
                 raise
-            await self._discard(cached, error)
+            cause = error
         async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
             async for event in events:
+                if isinstance(event, ModelResponse):
+                    await self._discard(cached, cause)
                 yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -80,20 +83,27 @@ class Cached(WrapperProvider):
         cached = await self._with_cache(request)
         try:
             return await self.wrapped.generate(cached)
-        except _REJECTED as error:
+        except (InvalidRequestError, PermissionDeniedError) as error:
             if cached is request:
                 raise
-            await self._discard(cached, error)
-        return await self.wrapped.generate(request)
+            cause = error
+        response = await self.wrapped.generate(request)
+        await self._discard(cached, cause)
+        return response
 
     async def _discard(self, cached: ModelRequest, cause: ProviderError) -> None:
-        """Delete the cache of a request that the server rejected. It may be the reason."""
+        """Delete the cache of a request that the server rejected with the cache and accepted without it.
+
+        A request that the server rejects without the cache as well says nothing about the cache, which stays.
+        """
         assert cached.config.cache is not None, "a request with a cache names it"
         name = cached.config.cache.key
-        _log.info("a request with the cache %s is sent again without it: %s", name, cause)
+        _log.info("the cache %s can no longer be used: %s", name, cause)
         with self._lock:
-            self._caches = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
-        await self._call("DELETE", name)
+            kept = {fields: cache for fields, cache in self._caches.items() if cache.name != name}
+            is_known, self._caches = len(kept) < len(self._caches), kept
+        if is_known:
+            await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
         """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""
@@ -149,7 +159,7 @@ class Cached(WrapperProvider):
         try:
             return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:
-            _log.info("%s of the cache %s failed: %s", method, name, error)
+            _log.info("%s of the cache %s failed: %s", method, name or "", error)
             return None
 
     async def aclose(self) -> None:

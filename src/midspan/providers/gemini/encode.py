@@ -92,7 +92,8 @@ def _sent_bytes(value: Message | Part) -> Raw:
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
-    sent = _sent_bytes(message) if message.parts else NO_BYTES
+    data = message.provider_data
+    sent = data.raw if data is not None and data.origin == ORIGIN and message.parts else NO_BYTES
     if sent and not _needs_changes(message.parts, capabilities):
         return sent
     try:
