@@ -105,7 +105,7 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
     while head := scanner.match(_PARAMETER) or scanner.match(_GLM_PARAMETER):
         key, end_tag = head["key"], f"</{head['tag']}>"
         end = scanner.text.find(end_tag, scanner.at)
-        if end < 0:
+        if end == -1:
             raise Unreadable(CUT)
         value = scanner.text[scanner.at : end]
         if _INNER_TAG.search(value) or value.startswith(">") or value.endswith("<"):
@@ -131,7 +131,7 @@ def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]
     try:
         value = loads(text)
     except InvalidJson:
-        if not may_be_string or (text.lstrip()[:1] in ("{", "[") and types & {"object", "array"}):
+        if not may_be_string or (text.lstrip().startswith(("{", "[")) and types & {"object", "array"}):
             raise Unreadable(f"{text[:80]!r} is not a valid value of {key[:80]!r}") from None
         return text
     if not may_be_string:

@@ -98,17 +98,17 @@ def _read_call_list(scanner: Scanner) -> WrittenCalls:
     """Read Python calls in brackets. In plain text the first one must be a call of a declared tool."""
     scanner.take("[")
     calls: list[WrittenCall] = []
-    while True:
+    while not calls or scanner.take_after_space(","):
         scanner.space()
         call = _read_named(scanner, is_certain=scanner.form.is_certain or bool(calls))
-        if call is None and not calls:
-            return None
-        if call is None:
+        if call is not None:
+            calls.append(call)
+        elif calls:
             raise Unreadable("there is something else than calls in the list")
-        calls.append(call)
-        if not scanner.take_after_space(","):
-            scanner.expect("]")
-            return calls
+        else:
+            return None
+    scanner.expect("]")
+    return calls
 
 
 _ASSIGNMENT = re.compile(r"[^\W\d]\w{0,99} = ")

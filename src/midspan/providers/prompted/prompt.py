@@ -26,9 +26,7 @@ from midspan.providers.prompted.scanner import parameters_of, properties_of
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
     """Return the description of the tools for the prompt. Calls start with `marker`."""
     schemas = {tool.name: parameters_of(tool) for tool in tools}
-    with_parameters = [tool for tool in tools if properties_of(schemas[tool.name])]
-    without = [tool for tool in tools if tool not in with_parameters]
-    examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
+    with_parameters_first = sorted(tools, key=lambda tool: not properties_of(schemas[tool.name]))
     return "\n".join(
         [
             "Available tools:",
@@ -38,7 +36,7 @@ def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
             f'{marker}: tool_name({{"arg1": "value1", "arg2": "value2"}})',
             "",
             "For example:",
-            *examples,
+            *(example_call(tool, marker) for tool in with_parameters_first[:2]),
             "",
             "Rules:",
             f"- A call is one line: {marker}, a colon, the name of the tool, and in parentheses one JSON object.",
