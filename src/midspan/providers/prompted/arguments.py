@@ -16,23 +16,23 @@ _CLOSING = re.compile(r"\s*(?:,\s*)?\)")
 _LINE_REST = re.compile(r"[ \t*`\]>.;]*(?=[\r\n]|\Z)")
 
 
-def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
-    """Read the object in braces at the current position; with `tokens`, strings may stand between special tokens."""
+def read_object(scanner: Scanner) -> dict[str, Any]:
+    """Read the object in braces at the current position."""
     scanner.space()
     if not scanner.sees("{"):
         raise Unreadable("its arguments are not an object in braces")
-    members: dict[str, Any] = scanner.parse(tokens=tokens)
+    members: dict[str, Any] = scanner.parse()
     return members
 
 
-def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[str, Any]:
+def read_parentheses(scanner: Scanner) -> dict[str, Any]:
     """Read the arguments from the opening parenthesis to the closing one: keywords, or an object."""
     scanner.at += 1
     scanner.space()
-    if keywords_only or not scanner.sees("{"):
-        arguments: dict[str, Any] = scanner.parse(_keywords, python=True)
-        check_names(scanner, arguments)
-        return arguments
+    if not scanner.sees("{"):
+        keywords: dict[str, Any] = scanner.parse(_keywords, python=True)
+        check_names(scanner, keywords)
+        return keywords
     arguments = read_object(scanner)
     # The parenthesis may be missing where nothing else follows on the line.
     if not scanner.match(_CLOSING) and not _LINE_REST.match(scanner.text, scanner.at):

@@ -138,9 +138,9 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
 def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | None:
     """Read the arguments after the name of a tool; None if there are none and the tool is not known."""
     if scanner.sees("("):
-        return read_parentheses(scanner, keywords_only=True)
+        return read_parentheses(scanner)
     if is_gemma and scanner.sees("{"):
-        arguments = read_object(scanner, tokens=True)
+        arguments = read_object(scanner)
         check_names(scanner, arguments)
         return arguments
     if scanner.take("[CALL_ID]"):

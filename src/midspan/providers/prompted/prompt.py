@@ -137,12 +137,11 @@ def render(history: History, marker: str) -> History:
     def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
         rendered = History() if rendered is None else rendered
         before = history.messages[len(rendered) - 1] if len(rendered) else None
-        messages = []
-        for message in new:
-            is_model = message.role == "model"
-            messages.append(_model_turn(message, marker) if is_model else _user_turn(before, message))
-            before = message
-        return rendered.append(*messages)
+        turns = [
+            _model_turn(message, marker) if message.role == "model" else _user_turn(previous, message)
+            for previous, message in zip((before, *new), new, strict=False)
+        ]
+        return rendered.append(*turns)
 
     return history.derived((ORIGIN, marker), extend)
 

@@ -20,7 +20,6 @@ from midspan.providers.prompted.forms import (
     MARK_PATTERN,
     OBSERVATION,
     PROMPT_FORM,
-    PROMPT_MARKER,
     RESULTS,
     THOUGHTS,
     WITHIN_LINE,
@@ -294,7 +293,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     index = ToolIndex(tools)
     text = _HEAD.sub("", text).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
+    for candidate in (code, text):
         reader = CallReader(index, make_id=local_id)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]

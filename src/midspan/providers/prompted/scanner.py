@@ -154,10 +154,12 @@ class Scanner:
         self.tool = self.tools.resolve(name) or ""
         return self.tool or name
 
-    def parse(self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, **options: bool) -> Any:
+    def parse(
+        self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, *, python: bool = False
+    ) -> Any:
         """Return what `parse` reads here."""
         begin = self.at
-        parser = LenientJsonParser(self.text, begin, **options)
+        parser = LenientJsonParser(self.text, begin, python=python, tokens=True)
         try:
             value = parse(parser)
         except InvalidJson as error:
