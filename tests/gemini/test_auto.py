@@ -404,7 +404,7 @@ def test_without_a_client_the_one_of_the_process_is_asked(
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
     for chosen in (None, client):
         compat.use(chosen)
-        assert compat.generate_content_with_auto_tools("1 + 2?", [add]).text == "It is 3."
+        assert compat.generate_content_with_auto_tools("1 + 2?", tools=[add]).text == "It is 3."
         assert compat.generate_content_with_auto_tools("1 + 2?", tools=[add], turn_limit=3).text == "It is 3."
         id = compat.stream_generate_with_auto_tools("1 + 2?", tools=[add])
         assert "".join(compat.subscribe_stream(id)) == "It is 3."

@@ -95,9 +95,7 @@ class Client:
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
-        name, function = definition.get("name"), definition.get("function")
-        if not isinstance(name, str) or not callable(function):
-            raise ConfigError(f"a tool needs a name and a function, got {dict(definition)!r:.120}")
+        name, function = definition["name"], definition["function"]
         dialect = self.provider.profile.schema
         if dialect is not None and not dialect.functions.allows(name):
             raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")
@@ -118,13 +116,9 @@ class Client:
             raise ConfigError(f"there is no definitions.py in {str(tools_dir)!r}")
         names = []
         for file in files:
-            definitions = getattr(load_module(str(file)), "DEFINITIONS", None)
-            if not isinstance(definitions, dict):
-                raise ConfigError(f"{str(file)!r} has no dict DEFINITIONS")
-            names += [
-                self.register_tool({"name": name, **definition}, override=override)
-                for name, definition in definitions.items()
-            ]
+            definitions: Any = load_module(str(file)).DEFINITIONS
+            for name, definition in definitions.items():
+                names.append(self.register_tool({"name": name, **definition}, override=override))
         return names
 
     def execute_tool(self, tool_call: MessageDict, context: Mapping[str, Any] | None = None) -> MessageDict:

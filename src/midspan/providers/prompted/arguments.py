@@ -16,20 +16,20 @@ _CLOSING = re.compile(r"\s*(?:,\s*)?\)")
 _LINE_REST = re.compile(r"[ \t*`\]>.;]*(?=[\r\n]|\Z)")
 
 
-def read_object(scanner: Scanner) -> dict[str, Any]:
-    """Read the object in braces at the current position."""
+def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
+    """Read the object in braces at the current position; with `tokens`, strings may stand between special tokens."""
     scanner.space()
     if not scanner.sees("{"):
         raise Unreadable("its arguments are not an object in braces")
-    members: dict[str, Any] = scanner.parse()
+    members: dict[str, Any] = scanner.parse(tokens=tokens)
     return members
 
 
-def read_parentheses(scanner: Scanner) -> dict[str, Any]:
+def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[str, Any]:
     """Read the arguments from the opening parenthesis to the closing one: keywords, or an object."""
     scanner.at += 1
     scanner.space()
-    if not scanner.sees("{"):
+    if keywords_only or not scanner.sees("{"):
         keywords: dict[str, Any] = scanner.parse(_keywords, python=True)
         check_names(scanner, keywords)
         return keywords

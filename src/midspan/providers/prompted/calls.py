@@ -122,7 +122,6 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
     is_gemma = bool(scanner.take("call:"))
     name = scanner.name()
     if name == "function" and scanner.take_after_space(*_SEPARATORS):  # DeepSeek 3 writes the kind of the call first
-        scanner.space()
         name = scanner.name()
     if not name or (not is_certain and scanner.tools.resolve(name) is None):
         return None
@@ -138,9 +137,9 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
 def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | None:
     """Read the arguments after the name of a tool; None if there are none and the tool is not known."""
     if scanner.sees("("):
-        return read_parentheses(scanner)
+        return read_parentheses(scanner, keywords_only=True)
     if is_gemma and scanner.sees("{"):
-        arguments = read_object(scanner)
+        arguments = read_object(scanner, tokens=True)
         check_names(scanner, arguments)
         return arguments
     if scanner.take("[CALL_ID]"):

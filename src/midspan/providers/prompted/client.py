@@ -50,6 +50,8 @@ from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, 
 from midspan.providers.stream import StreamAccumulator
 
 _log = logging.getLogger("midspan.providers.prompted")
+_MAX_ERRORS = 5
+"""In the `finish_message` of a response."""
 
 
 class PromptedTools(WrapperProvider):
@@ -203,7 +205,7 @@ class _Turn:
         reason = FinishReason.MALFORMED_CALL
         if self._is_forbidden:
             reason = FinishReason.END if message.text.strip() else FinishReason.UNEXPECTED_CALL
-        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(errors[:5]))
+        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(errors[:_MAX_ERRORS]))
 
 
 def _nonce(request: ModelRequest, *, guarded: bool) -> str:

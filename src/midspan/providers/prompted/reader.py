@@ -20,6 +20,7 @@ from midspan.providers.prompted.forms import (
     MARK_PATTERN,
     OBSERVATION,
     PROMPT_FORM,
+    PROMPT_MARKER,
     RESULTS,
     THOUGHTS,
     WITHIN_LINE,
@@ -193,7 +194,7 @@ class CallReader:
     def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
         """Add the thought as text. Return whether it has ended."""
         begin, end = self._at, self._text.find(end_mark, self._at)
-        if end >= 0:
+        if end != -1:
             self._add_text(end + len(end_mark))
             self._thought_end, self._has_call_in_thought = None, False
             return True
@@ -207,7 +208,7 @@ class CallReader:
     def _read_call(self, mark: re.Match[str], form: Form) -> int:
         """Read the call that begins with a mark, and return where to continue."""
         begin, text = mark.start(), self._text
-        is_in_place = self._is_marker_place(begin) if form is PROMPT_FORM else not self._is_quoted(begin)
+        is_in_place = self._is_in_place(begin, form)
         is_meant = is_in_place and self._comment_end is None and form.place != "within a line"
         problem = "" if is_meant else WITHIN_LINE
         scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
@@ -240,15 +241,12 @@ class CallReader:
             self._add_call(call if reason is None else RejectedCall(raw, reason, call.name))
         return end
 
-    def _is_marker_place(self, begin: int) -> bool:
-        """Whether a marker stands where a model makes a call, and not in a sentence about one."""
-        place = _MARKER_PLACE.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin)
-        return begin == self._next_marker or place is not None
-
-    def _is_quoted(self, begin: int) -> bool:
-        """Whether a call in another form than that of the prompt stands in a quotation."""
-        is_quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin) is not None
-        return is_quoted or begin < self._quoted_until
+    def _is_in_place(self, begin: int, form: Form) -> bool:
+        """Whether a call stands where a model makes one, and not in a sentence about calls or in a quotation."""
+        search_from = max(0, begin - _LOOKBEHIND_CHARS)
+        if form is PROMPT_FORM:
+            return begin == self._next_marker or bool(_MARKER_PLACE.search(self._text, search_from, begin))
+        return begin >= self._quoted_until and not _QUOTED.search(self._text, search_from, begin)
 
     def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
         if problem:
@@ -293,7 +291,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     index = ToolIndex(tools)
     text = _HEAD.sub("", text).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    for candidate in (code, text):
+    for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
         reader = CallReader(index, make_id=local_id)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]

@@ -154,12 +154,10 @@ class Scanner:
         self.tool = self.tools.resolve(name) or ""
         return self.tool or name
 
-    def parse(
-        self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, *, python: bool = False
-    ) -> Any:
+    def parse(self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, **options: bool) -> Any:
         """Return what `parse` reads here."""
         begin = self.at
-        parser = LenientJsonParser(self.text, begin, python=python, tokens=True)
+        parser = LenientJsonParser(self.text, begin, **options)
         try:
             value = parse(parser)
         except InvalidJson as error:
