@@ -121,10 +121,7 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
 
 
 def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]) -> Any:
-    """Return what the text between the tags means: the text itself, or the JSON in it.
-
-    `is_string` is `true` or `false` if the tag says whether the value is a string.
-    """
+    """Return the text between the tags, or the JSON in it. `is_string` is what the tag says: true, false or nothing."""
     if is_string == "true" or (types == {"string"} and text not in ("null", "None")):
         return text
     may_be_string = "string" in types and not is_string
@@ -151,10 +148,9 @@ _CLOSING_BRACKET = re.compile(r"\s*+(?:,\s*+)?[)}\]]")
 
 
 def reject_more_arguments(scanner: Scanner, *, in_parentheses: bool = False) -> None:
-    """Raise `Unreadable` if the text after a call could belong to it.
+    """Raise `Unreadable` if the text after a call could belong to it: brackets, members, and parameters in tags.
 
-    That is a bracket that closes nothing, a member, or a parameter in tags; and after a brace any words on the same
-    line.
+    After an object without parentheses, any words on the same line could, too.
     """
     reject_more_parameters(scanner)
     stray = _STRAY_AFTER_PARENTHESES if in_parentheses else _STRAY_AFTER_OBJECT

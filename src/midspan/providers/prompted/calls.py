@@ -286,10 +286,7 @@ def read_marker_line(scanner: Scanner) -> WrittenCalls:
 
 
 def _check_name_only(scanner: Scanner) -> None:
-    """Raise if a marker is followed by nothing but a tool, or by blank lines and a call of one.
-
-    With more words the text is about the tool.
-    """
+    """Raise if only the name of a tool follows the marker, or blank lines and a call. Other words are text."""
     distant = _NAME_AFTER_BLANK_LINES.match(scanner.text, scanner.at)
     if distant and scanner.tools.resolve(distant[1]):
         scanner.tool = ""

@@ -1,9 +1,8 @@
 """`PromptedTools(provider)`: a provider around a provider, for models that only write text.
 
-Tools go into the system prompt, results into text of the user, and calls are read from the text of the model while it
-streams. A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it.
-It is an `Opaque` part of the response, and the next request reports its error beside the results of the other calls.
-If there are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
+A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it. It is an
+`Opaque` part of the response, and the next request reports its error beside the results of the other calls. If there
+are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """What a model reads that only knows text: the system prompt with the tools, and the conversation.
 
-What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
-in JSON, so no result can look like two. Start marks of calls in results are escaped, so a model that repeats them makes
-no call.
+What the model wrote goes back as it wrote it. Results become text of the user, one line of JSON each. Start marks of
+calls in results are escaped, so a model that repeats them makes no call.
 """
 
 import re
