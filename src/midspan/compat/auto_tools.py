@@ -4,23 +4,25 @@ The client is created from the environment with the first request, as `Client()`
 """
 
 import threading
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from midspan._schema.dialect import NameRule
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.client import Client
-from midspan.gemini.request import read_tools
+from midspan.gemini.request import Contents, read_tools
 from midspan.gemini.types import Content, FunctionDeclaration, check_schema
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump, load
 
-P = ParamSpec("P")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from midspan._loop.background import RunStatus
+    from midspan._loop.background_runs import View
+    from midspan.gemini.auto import AutoResponse
+
 _NAMES = NameRule(extra="-", digit_first=True)
 _SCHEMAS = ("parameters", "parameters_json_schema", "response", "response_json_schema")
 
@@ -76,18 +78,25 @@ def _shared_client() -> Client:
         return _client
 
 
-def _of_shared_client(method: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
-    """Return a function that calls this method of the shared client."""
-
-    @wraps(method)
-    def function(*args: P.args, **kwargs: P.kwargs) -> T:
-        return method(_shared_client(), *args, **kwargs)
-
-    return function
+def generate_content_with_auto_tools(contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
+    """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
+    return _shared_client().generate_content_with_auto_tools(contents, tools=tools, **request)
 
 
-generate_content_with_auto_tools = _of_shared_client(Client.generate_content_with_auto_tools)
-stream_generate_with_auto_tools = _of_shared_client(Client.stream_generate_with_auto_tools)
-subscribe_stream = _of_shared_client(Client.subscribe_stream)
-stop_stream = _of_shared_client(Client.stop_stream)
-get_stream_status = _of_shared_client(Client.get_stream_status)
+def stream_generate_with_auto_tools(contents: Contents, tools: Any = None, **request: Any) -> str:
+    """Do the same in the background; return the id to subscribe to."""
+    return _shared_client().stream_generate_with_auto_tools(contents, tools=tools, **request)
+
+
+def subscribe_stream(stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
+    """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
+    return _shared_client().subscribe_stream(stream_id, view=view, from_event=from_event)
+
+
+def stop_stream(stream_id: str) -> bool:
+    """Cancel a background run; return whether it was still running."""
+    return _shared_client().stop_stream(stream_id)
+
+
+def get_stream_status(stream_id: str) -> "RunStatus":
+    return _shared_client().get_stream_status(stream_id)
