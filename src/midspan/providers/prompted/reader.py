@@ -33,8 +33,9 @@ from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, Form, Scanner, To
 REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
 """In one answer."""
-_MAX_REREAD_CHARS = 1_000_000
-"""How much more text than the fourfold text may be read after marks that do not begin a call."""
+_MAX_FALSE_STARTS = 20_000
+_MAX_REREAD_CHARS = 50_000
+"""How much more than the fourfold text may be read after marks that do not begin a call."""
 _LOOKBEHIND_CHARS = 500
 """How far before a position a pattern may look."""
 _MARKER_PLACE = re.compile(
@@ -114,8 +115,8 @@ class CallReader:
         self._comment_end: str | None = None
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
-        self._reread_chars = 0
-        """How much text after marks that did not begin a call is read again."""
+        self._false_starts = self._reread_chars = 0
+        """How many marks did not begin a call, and how much text was read after them."""
         self._pieces: list[Text | WrittenCall | RejectedCall] = []
         self._pieces_begin = 0
         """Where the text of the pieces begins."""
@@ -220,9 +221,11 @@ class CallReader:
                 return self._reject_unreadable(begin, scanner.tool, str(error), is_only_problem=reason is None)
             calls = None
         if not calls:
-            # Text after a false start is read again. The limit keeps the time linear.
-            self._reread_chars += scanner.parsed_chars + MAX_HEAD_CHARS
-            self._rest_is_text = self._reread_chars > _MAX_REREAD_CHARS + 4 * len(text)
+            # Text after a false start is read again. The limits keep the time linear.
+            self._false_starts += 1
+            self._reread_chars += scanner.parsed_chars
+            is_reread_often = self._reread_chars > _MAX_REREAD_CHARS + 4 * len(text)
+            self._rest_is_text = is_reread_often or self._false_starts == _MAX_FALSE_STARTS
             return begin + 1
         end = scanner.at
         if not problem and _CONDITION.match(text, end):
