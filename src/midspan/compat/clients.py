@@ -95,7 +95,8 @@ class Client:
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
-        name, function = definition["name"], definition["function"]
+        name: str = definition["name"]
+        function = definition["function"]
         dialect = self.provider.profile.schema
         if dialect is not None and not dialect.functions.allows(name):
             raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")

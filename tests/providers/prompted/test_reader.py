@@ -608,3 +608,4 @@ def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:
     pieces = read('TOOL_CALL: f({"a": 1})\n' * (MAX_CALLS + 10))
     assert len(calls(pieces)) == MAX_CALLS
     assert "not read" in rejected(pieces)[-1].error
+    assert text(pieces).endswith('TOOL_CALL: f({"a": 1})\n' * 10)
