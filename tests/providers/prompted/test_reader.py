@@ -369,6 +369,10 @@ def test_keyword_arguments_are_python(written: str) -> None:
         assert calls(read(whole)) == [("math.add", {"x": [1, 2]})]
 
 
+def test_comments_in_code_may_stand_before_and_after_a_call() -> None:
+    assert calls(read("```tool_code\n# First:\nf(a=1)\n# That is all.\n```")) == [("f", {"a": 1})]
+
+
 def test_a_call_in_a_thought_is_not_a_call_before_an_observation() -> None:
     said = 'TOOL_CALL: f({"a": 1})</think>\nObservation: it is cold.\nTOOL_CALL: f({"a": 2})'
     assert calls(read(said)) == [("f", {"a": 2})]
