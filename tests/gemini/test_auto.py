@@ -14,7 +14,14 @@ from midspan._types.events import TextDelta, TurnRetry
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan.compat import ToolRegistry, Tools, extract_text, from_tool_results, new_function_declaration
-from midspan.errors import ConfigError, IncompleteResponseError, LimitReachedError, NetworkError, RunError
+from midspan.errors import (
+    ConfigError,
+    IncompleteResponseError,
+    LimitReachedError,
+    NetworkError,
+    RunError,
+    UnknownRunError,
+)
 from midspan.gemini import (
     AsyncClient,
     Client,
@@ -127,7 +134,8 @@ def test_the_turn_limit_is_a_typed_error(client: Client, model: Model) -> None:
 
 @pytest.mark.requirement("S4-07")
 def test_declarations_find_their_registered_functions(client: Client, model: Model) -> None:
-    Tools.register(ADD, lambda arguments: arguments["a"] + arguments["b"])
+    registered = Tools.register(ADD, lambda arguments: arguments["a"] + arguments["b"])
+    assert registered.spec.description == "Add two numbers."
     for tools in (
         [ADD],
         [Tool(function_declarations=[ADD])],
@@ -305,6 +313,25 @@ def test_a_stream_can_be_left_and_closed_at_once(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == []
 
 
+def test_a_with_block_closes_a_stream() -> None:
+    closed = []
+
+    async def items() -> Any:
+        try:
+            for text in "ab":
+                response = ModelResponse(Message("model", (Text(text),)), FinishReason.END)
+                yield GenerateContentResponse(response, is_chunk=True)
+        finally:
+            closed.append(True)
+
+    with ResponseStream(items()) as stream:
+        iterator = iter(stream)
+        assert next(iterator).text == "a"
+        assert closed == []
+    assert closed == [True]
+    assert list(iterator) == []
+
+
 def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
     class Cut(ScriptedProvider):
         async def stream(self, request: Any) -> Any:
@@ -404,7 +431,7 @@ def test_without_a_client_the_one_of_the_process_is_asked(
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
     for chosen in (None, client):
         compat.use(chosen)
-        assert compat.generate_content_with_auto_tools("1 + 2?", [add]).text == "It is 3."
+        assert compat.generate_content_with_auto_tools("1 + 2?", tools=[add]).text == "It is 3."
         assert compat.generate_content_with_auto_tools("1 + 2?", tools=[add], turn_limit=3).text == "It is 3."
         id = compat.stream_generate_with_auto_tools("1 + 2?", tools=[add])
         assert "".join(compat.subscribe_stream(id)) == "It is 3."
@@ -465,6 +492,15 @@ def test_a_stream_ends_with_the_error_that_a_plain_call_raises() -> None:
             with pytest.raises(NetworkError) as caught:
                 list(client.subscribe_stream(client.stream_generate_with_auto_tools("?")))
         assert (caught.value.kind, len(caught.value.transcript or ())) == ("NetworkError", 1)
+
+
+def test_a_with_block_ends_the_background_runs_of_a_client(model: Model) -> None:
+    with Client(api_key="k", base_url=model.url) as client:
+        id = client.stream_generate_with_auto_tools("?", tools=[add])
+        assert "".join(client.subscribe_stream(id)) == "It is 3."
+    with pytest.raises(UnknownRunError):
+        client.get_stream_status(id)
+    client.close()
 
 
 def test_a_client_that_was_closed_can_be_asked_again(client: Client) -> None:

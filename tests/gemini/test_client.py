@@ -9,7 +9,7 @@ import pytest
 from midspan import errors
 from midspan._http.retry import RetryPolicy
 from midspan._types.messages import Message
-from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.parts import Text, Thought, ToolCall, ToolResult
 from midspan.gemini import (
     AsyncClient,
     Client,
@@ -49,6 +49,11 @@ def test_a_prompt_is_sent_and_the_response_returned(client: Client, server: Reco
     assert server.last.headers["x-goog-api-key"] == "k"
     assert server.last.headers["user-agent"].startswith("midspan/")
     assert server.last.body == {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+
+
+def test_a_retired_model_logs_a_warning_with_its_successor(caplog: pytest.LogCaptureFixture) -> None:
+    Client("gemini-1.5-flash", api_key="k")
+    assert "gemini-1.5-flash was shut down; use gemini-3.8-flash" in caplog.text
 
 
 @pytest.mark.requirement("S1-11")
@@ -252,6 +257,29 @@ def test_a_stream_gives_chunks_and_then_the_whole(client: Client, server: Record
         list(stream)
     assert (stream.response.text, stream.response.usage_metadata.total_token_count) == ("It is 5.", 9)
     assert server.last.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
+
+
+def test_chunks_with_thoughts_have_their_own_part_of_the_thought(client: Client, server: Recorder) -> None:
+    thoughts = [said({"text": text, "thought": True}, finish="") for text in ("Let me ", "see.")]
+    server.answer_stream(*thoughts, said({"text": "5"}))
+    stream = client.stream_generate_content("x")
+    assert [chunk.message.parts for chunk in stream] == [(Thought("Let me "),), (Thought("see."),), (Text("5"),)]
+    assert stream.response.message.parts == (Thought("Let me see."), Text("5"))
+
+
+def test_a_streamed_call_is_complete_when_the_model_has_stopped(client: Client, server: Recorder) -> None:
+    call = {"name": "f", "partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True}
+    server.answer_stream(said({"functionCall": call}))
+    stream = client.stream_generate_content("x")
+    assert [chunk.function_calls for chunk in stream] == [[]]
+    [complete] = stream.response.message.calls
+    assert (complete.name, complete.arguments, complete.arguments_error) == ("f", {"a": 1}, None)
+
+
+def test_a_cache_may_have_no_contents(client: Client, server: Recorder) -> None:
+    server.answer({"name": "cachedContents/1"})
+    assert client.caches.create(system_instruction="Be brief.").name == "cachedContents/1"
+    assert server.last.body["contents"] == []
 
 
 def test_an_async_stream_can_be_left_early(server: Recorder) -> None:

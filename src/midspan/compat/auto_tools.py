@@ -13,7 +13,6 @@ from midspan._types.parts import ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.client import Client
 from midspan.gemini.request import Contents, read_tools
-from midspan.gemini.response import GenerateContentResponse
 from midspan.gemini.types import Content, FunctionDeclaration, check_schema
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
@@ -54,8 +53,7 @@ def from_tool_results(results: Iterable[ToolResult]) -> Content:
 
 def extract_text(response: Any) -> str:
     """Return the text of a response, without thoughts; raise an error if there is none."""
-    answer = response if isinstance(response, GenerateContentResponse) else getattr(response, "message", response)
-    text = getattr(answer, "text", None)
+    text = getattr(response, "text", None)
     if not isinstance(text, str) or not text:
         raise ConfigError("No text content found in response")
     return text

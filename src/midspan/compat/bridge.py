@@ -9,15 +9,13 @@ from msgspec import Struct
 
 from midspan._loop.blocking import run_blocking
 from midspan._schema.adapt import adapt_schema
-from midspan._schema.normalize import normalize
 from midspan._types.parts import ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini.types import FunctionDeclaration, Schema, Tool
 from midspan.providers.gemini.capabilities import GEMINI_PARAMETERS
-from midspan.providers.gemini.proto import from_plain, to_plain
+from midspan.providers.gemini.proto import from_plain
 from midspan.tools.declared import spec_from_parameters
-from midspan.tools.function import tool_of
 
 
 class InternalToolSpec(Struct, frozen=True):
@@ -74,32 +72,6 @@ class ToolBridge:
             raise ConfigError(f"not a valid tool: {error}") from error
         description = tool.description or tool.name.replace("_", " ").strip().capitalize()
         return Tool(function_declarations=[_declaration(spec_from_parameters(tool.name, description, tool.parameters))])
-
-    @staticmethod
-    def to_snakepit_tool(tool: Tool | ToolSpec | Any) -> InternalToolSpec:
-        """Return a Gemini tool with one declaration, a ToolSpec or a function in the form of a registry.
-
-        Definitions that a schema refers to are inlined, as Gemini needs them.
-        """
-        if isinstance(tool, Tool):
-            if len(tool.function_declarations) != 1:
-                raise ConfigError(f"expected a tool with one declaration, got {len(tool.function_declarations)}")
-            declaration = tool.function_declarations[0]
-        else:
-            declaration = _declaration(tool if isinstance(tool, ToolSpec) else tool_of(tool).spec)
-        fields = to_plain(declaration)
-        schema = normalize(fields.get("parametersJsonSchema") or fields.get("parameters") or {})
-        required = schema.get("required", ())
-        parameters = [_parameter(name, prop, name in required) for name, prop in schema.get("properties", {}).items()]
-        return InternalToolSpec(fields["name"], fields.get("description", ""), parameters)
-
-
-def _parameter(name: str, schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
-    parameter = {"name": name, "type": "any", "description": schema.get("description", ""), "required": is_required}
-    rest = {key: value for key, value in schema.items() if key != "description"}
-    if isinstance(rest.get("type"), str):
-        parameter["type"] = rest.pop("type")
-    return parameter | ({"validation_json": msgspec.json.encode(rest).decode()} if rest else {})
 
 
 def _declaration(spec: ToolSpec) -> FunctionDeclaration:

@@ -4,8 +4,8 @@ Each method is one step: `send_message` asks the model once, `handle_tool_respon
 and asks again until the model answers or a final tool succeeds. `Agent` does all of that in one call.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -55,12 +55,13 @@ class Conversation(Struct):
     """The same messages as the provider sent them, with signatures."""
 
 
-class Client(ABC):
-    """A model with conversations and tools. Subclasses name the API."""
+class Client:
+    """The base class: a model with conversations and tools. Subclasses name the API."""
 
     _api_name: str
     _default_model: str
     _provider_class: Callable[..., AnyProvider]
+    _decode: Callable[[bytes], ModelResponse]
     _messages_field = "messages"
     _choice_field = "tool_choice"
 
@@ -94,9 +95,8 @@ class Client(ABC):
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
-        name, function = definition.get("name"), definition.get("function")
-        if not isinstance(name, str) or not callable(function):
-            raise ConfigError(f"a tool needs a name and a function, got {dict(definition)!r:.120}")
+        name: str = definition["name"]
+        function = definition["function"]
         dialect = self.provider.profile.schema
         if dialect is not None and not dialect.functions.allows(name):
             raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")
@@ -117,23 +117,16 @@ class Client(ABC):
             raise ConfigError(f"there is no definitions.py in {str(tools_dir)!r}")
         names = []
         for file in files:
-            definitions = getattr(load_module(str(file)), "DEFINITIONS", None)
-            if not isinstance(definitions, dict):
-                raise ConfigError(f"{str(file)!r} has no dict DEFINITIONS")
-            names += [
-                self.register_tool({"name": name, **definition}, override=override)
-                for name, definition in definitions.items()
-            ]
+            definitions: Any = load_module(str(file)).DEFINITIONS
+            for name, definition in definitions.items():
+                names.append(self.register_tool({"name": name, **definition}, override=override))
         return names
 
     def execute_tool(self, tool_call: MessageDict, context: Mapping[str, Any] | None = None) -> MessageDict:
         """Execute a call, and return `success`, `message` and `data`. The context is merged into the arguments."""
         if tool_call.get("error"):
             return _failure(str(tool_call["error"]))
-        arguments = parse_json(tool_call.get("arguments")) or {}
-        if not isinstance(arguments, dict):
-            return _failure("the arguments must be an object")
-        call = ToolCall(str(tool_call.get("id") or "1"), str(tool_call["name"]), arguments)
+        call = _to_call(tool_call)
         if call.name not in self.tools:
             return _failure(f"unknown tool: {call.name}")
         result = run_blocking(execute(self.tools[call.name], call, RunContext(dict(context or {}))))
@@ -271,9 +264,6 @@ class Client(ABC):
         body = response if isinstance(response, bytes) else msgspec.json.encode(response)
         return to_dict(self._decode(body).message)
 
-    @abstractmethod
-    def _decode(self, body: bytes) -> ModelResponse: ...
-
     def _format_tool_response(
         self, tool_call_id: str, response: str | None = None, tool_name: str | None = None
     ) -> MessageDict:
@@ -293,33 +283,27 @@ class GeminiClient(Client):
 
     _api_name, _default_model, _provider_class = "Gemini", DEFAULT_MODEL, Gemini
     _messages_field, _choice_field = "contents", "toolConfig"
+    _decode = staticmethod(decode_gemini)
 
     def _convert_tool_to_api_format(self, tool: ToolDefinition) -> Any:
         return super()._convert_tool_to_api_format(tool)["functionDeclarations"][0]
-
-    def _decode(self, body: bytes) -> ModelResponse:
-        return decode_gemini(body)
 
 
 class OpenAIClient(Client):
     """OpenAI and compatible services (`preset="openrouter"`), with a message for each result."""
 
     _api_name, _default_model, _provider_class = "OpenAI", PRESETS["openai"].default_model or "", OpenAI
+    _decode = staticmethod(partial(decode_openai, preset=PRESETS["openai"]))
 
     def _should_split_tool_responses(self) -> bool:
         return True
-
-    def _decode(self, body: bytes) -> ModelResponse:
-        return decode_openai(body, PRESETS["openai"])
 
 
 class AnthropicClient(Client):
     """Claude, with all results of a turn in one message."""
 
     _api_name, _default_model, _provider_class = "Anthropic", DEFAULT_CLAUDE, Anthropic
-
-    def _decode(self, body: bytes) -> ModelResponse:
-        return decode_anthropic(body)
+    _decode = staticmethod(decode_anthropic)
 
 
 def _failure(message: str) -> MessageDict:
@@ -349,14 +333,18 @@ def _to_part(block: Any) -> Part:
     match block:
         case {"type": "text", "text": str(text)}:
             return Text(text)
-        case {"type": "tool_call", "tool_call": {"name": str(name), **fields}}:
-            arguments: Any = parse_json(fields.get("arguments")) or {}
-            if not isinstance(arguments, dict):
-                raise ConfigError(f"the arguments of a call must be a dict, got {arguments!r:.80}")
-            return ToolCall(str(fields.get("id") or local_id()), name, arguments)
+        case {"type": "tool_call", "tool_call": {"name": str()} as call}:
+            return _to_call(call)
         case {"type": "tool_response", "tool_response": {"name": str(name), **fields}}:
             return ToolResult(str(fields.get("tool_call_id") or name), name, parse_json(fields.get("content")))
     raise ConfigError(f"unknown block {block!r:.120}; known types: text, tool_call, tool_response")
+
+
+def _to_call(fields: MessageDict) -> ToolCall:
+    arguments: Any = parse_json(fields.get("arguments")) or {}
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"the arguments of a call must be a dict, got {arguments!r:.80}")
+    return ToolCall(str(fields.get("id") or local_id()), fields["name"], arguments)
 
 
 def to_dict(message: Message, *, is_complete: bool = True) -> MessageDict:

@@ -57,8 +57,7 @@ class AsyncClient(ClosedOnExit):
     ) -> ResponseStream:
         """Send a request and return the chunks of the response.
 
-        With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer;
-        `turn_limit` and `limits` are those of `generate_content_with_auto_tools`.
+        With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer.
         """
         if auto_execute_tools:
             from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
@@ -87,8 +86,8 @@ class AsyncClient(ClosedOnExit):
     ) -> "AutoResponse":
         """Send a request, execute the calls of the model and send the results until it gives its final answer.
 
-        `turn_limit` is the maximum number of requests, 10 by default; `limits` has further limits. Python functions are
-        called directly; for declarations, the functions that were registered with `Tools.register`.
+        Python functions are called directly; for declarations, the functions that were registered with
+        `Tools.register`. `turn_limit` and `limits` are described in `AutoOptions`.
         """
         from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 

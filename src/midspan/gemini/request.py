@@ -26,7 +26,6 @@ GeminiTool = Any
 """A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 _Object = Mapping[str, Any] | None
 
-_EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
 _TOP_FIELDS = {*wire.GenerateContentRequest.__struct_fields__} - {"extra", "contents", "model", *_NAMED}
 
@@ -70,6 +69,7 @@ class AutoOptions(RequestOptions, total=False):
     turn_limit: int | None
     """The maximum number of requests, 10 by default."""
     limits: Limits | dict[str, Any] | None
+    """All limits of the run, if `turn_limit` is not given."""
 
 
 class RequestFields(NamedTuple):
@@ -177,7 +177,8 @@ def _read_content(item: Any, where: str) -> wire.Content:
     A content of the model may have fields of unexpected types, and goes back unchanged.
     """
     if not isinstance(item, wire.Content | Mapping):
-        raise ConfigError(f"{where} cannot be {describe(item)}; {_EXPECTED}")
+        expected = "a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
+        raise ConfigError(f"{where} cannot be {describe(item)}; pass {expected}")
     fields = set_fields(wire.Content, item, where)
     if "content" in fields:
         raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")

@@ -10,12 +10,21 @@ import pytest
 from msgspec import Raw
 
 from midspan._types.codec import from_json, to_json
-from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.exchange import (
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    RequestConfig,
+    TextPartDelta,
+)
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
-from midspan.errors import ConfigError
 from midspan.providers.prompted.client import PromptedTools, calls_as_dicts
+from midspan.providers.prompted.prompt import render
 from midspan.providers.prompted.reader import rejected_call
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.scripted import ScriptedProvider
@@ -129,6 +138,39 @@ def test_calls_of_another_provider_are_rendered_as_text_calls() -> None:
     turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"})), ProviderData("gemini"))
     ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
     assert asked(inner)[1] == f'Looking.\n{marker_of(inner.requests[0])}: get_weather({{"city":"Oslo"}})\n'
+
+
+def test_an_edited_turn_keeps_the_text_of_a_call_that_was_rejected() -> None:
+    prompted, inner = said("So:\nTOOL_CALL: delete({'id': 'it's'})", "ok")
+    _, first = ask(prompted, Message.user("x"))
+    ask(prompted, Message.user("x"), Message("model", first.message.parts), Message.user("And?"))
+    assert asked(inner)[1] == "So:\nTOOL_CALL: delete({'id': 'it's'})"
+
+
+def test_errors_are_reported_also_if_the_conversation_was_rendered_before() -> None:
+    prompted, inner = said("TOOL_CALL: delete({'id': 'it's'})", "ok")
+    _, first = ask(prompted, Message.user("x"))
+    marker = marker_of(inner.requests[0])
+    history = History([Message.user("x"), first.message])
+    assert render(history, marker).messages[1].text == "TOOL_CALL: delete({'id': 'it's'})"
+    longer = render(history.append(Message.user("And?")), marker)
+    assert longer.messages[2].text.startswith("TOOL_ERROR the call of delete cannot be read: ")
+    assert longer.messages[2].text.endswith("And?")
+
+
+def test_text_that_continues_after_a_part_with_data_is_streamed() -> None:
+    class Signing(ScriptedProvider):
+        async def stream(self, request: ModelRequest) -> Any:
+            yield PartStart(0, Text("Hello", SIGNED))
+            yield PartDelta(0, TextPartDelta(", world."))
+            yield PartEnd(0)
+            yield PartStart(1, picture)
+            yield PartEnd(1)
+            yield ModelResponse(Message("model", (Text("Hello, world.", SIGNED), picture)), FinishReason.END)
+
+    picture = Blob.of(b"x", "image/png")
+    _, answer = ask(PromptedTools(Signing([])), Message.user("x"))
+    assert answer.message.parts == (Text("Hello, world."), picture)
 
 
 @pytest.mark.requirement("S2-10")
@@ -438,9 +480,3 @@ def test_calls_in_a_thought_that_began_in_the_prompt_are_not_in_the_response() -
         prompted, _ = said([text[:15], text[15:]])
         _, answer = ask(prompted, Message.user("x"), whole=whole)
         assert [call.name for call in answer.message.calls] == ["get_weather"]
-
-
-def test_prompt_mode_needs_a_provider() -> None:
-    name: Any = "gemini"
-    with pytest.raises(ConfigError, match="PromptedTools needs a provider, got 'gemini'"):
-        PromptedTools(name)

@@ -196,6 +196,27 @@ def test_text_is_given_out_until_a_call_may_begin_and_the_rest_at_the_end() -> N
     assert reader.end() == [ToolCall("gemini_call_0", "f", {"a": 1}), Text("\nI will tell you about it. Soon.")]
 
 
+def test_text_before_a_mark_in_the_same_piece_is_given_out_at_once() -> None:
+    assert CallReader(TOOLS).feed("Hello.\nTOOL_CALL: f(") == [Text("Hello.\n")]
+
+
+def test_text_between_a_call_and_an_unreadable_one_stays() -> None:
+    call, between, unreadable = read('TOOL_CALL: f({"a": 1})\nAnd now:\nTOOL_CALL: f({"a": ')
+    assert (call, between) == (ToolCall("gemini_call_0", "f", {"a": 1}), Text("\nAnd now:\n"))
+    assert isinstance(unreadable, RejectedCall)
+    assert (unreadable.text, unreadable.name, unreadable.is_unreadable) == ('TOOL_CALL: f({"a": ', "f", True)
+
+
+def test_an_unreadable_call_in_a_sentence_has_another_problem_than_its_arguments() -> None:
+    (one,) = rejected(read('I will not run TOOL_CALL: f({"a": '))
+    assert not one.is_unreadable
+
+
+def test_a_call_whose_tool_is_not_known_has_no_name() -> None:
+    (one,) = rejected(read("So be it.</tool_call>"))
+    assert (one.name, one.error) == (None, "a call cannot be read: its beginning cannot be recognised")
+
+
 ANSWERS = [
     "<|channel|>final<|message|>Hello",
     "<|channel|>analysis<|message|>think<|end|><|start|>assistant<|channel|>final<|message|>Hello",
@@ -342,6 +363,26 @@ def test_a_fence_may_hold_several_calls_and_needs_its_end() -> None:
     assert calls(read(f"```json\n{call}\n{call}\n``")) == []
 
 
+@pytest.mark.parametrize("written", ["math.add(x=(1, 2))", "math.add(x=[1, 2,])"])
+def test_keyword_arguments_are_python(written: str) -> None:
+    for whole in (f"TOOL_CALL: {written}", f"```tool_code\n{written}\n```"):
+        assert calls(read(whole)) == [("math.add", {"x": [1, 2]})]
+
+
+def test_comments_in_code_may_stand_before_and_after_a_call() -> None:
+    assert calls(read("```tool_code\n# First:\nf(a=1)\n# That is all.\n```")) == [("f", {"a": 1})]
+
+
+def test_a_call_in_a_thought_is_not_a_call_before_an_observation() -> None:
+    said = 'TOOL_CALL: f({"a": 1})</think>\nObservation: it is cold.\nTOOL_CALL: f({"a": 2})'
+    assert calls(read(said)) == [("f", {"a": 2})]
+
+
+def test_a_call_in_a_thought_that_has_ended_is_not_reported_for_a_later_one() -> None:
+    said = 'Hello.\n<think>TOOL_CALL: f({"a": 1})</think>So:<think>There is nothing to do.'
+    assert read(said) == [Text(said)]
+
+
 def test_an_observation_before_any_call_is_text() -> None:
     assert calls(read('Observation: it is cold.\nTOOL_CALL: f({"a": 1})')) == [("f", {"a": 1})]
 
@@ -378,6 +419,9 @@ def test_an_unknown_tool_is_rejected_with_the_nearest_names() -> None:
     [
         "I could make a tool call: f(x) would do, or get_weather(city).",
         "Write TOOL_CALL: and then the name.",
+        "TOOL_CALL: zzz",
+        "TOOL_CALL: get_wea and more",
+        "TOOL_CALL: get_weather gives the weather.",
         "Quoted: \\TOOL_CALL: f({}) and MY_TOOL_CALL: f({}).",
         '```json\n{"name": "f", "description": "adds", "parameters": {"type": "object", "properties": {}}}\n```',
         '```json\n{"name": "Ada", "arguments": {}}\n```',
@@ -568,3 +612,4 @@ def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:
     pieces = read('TOOL_CALL: f({"a": 1})\n' * (MAX_CALLS + 10))
     assert len(calls(pieces)) == MAX_CALLS
     assert "not read" in rejected(pieces)[-1].error
+    assert text(pieces).endswith('TOOL_CALL: f({"a": 1})\n' * 10)

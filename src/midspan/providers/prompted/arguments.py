@@ -30,9 +30,9 @@ def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[s
     scanner.at += 1
     scanner.space()
     if keywords_only or not scanner.sees("{"):
-        arguments: dict[str, Any] = scanner.parse(_keywords, python=True)
-        check_names(scanner, arguments)
-        return arguments
+        keywords: dict[str, Any] = scanner.parse(_keywords, python=True)
+        check_names(scanner, keywords)
+        return keywords
     arguments = read_object(scanner)
     # The parenthesis may be missing where nothing else follows on the line.
     if not scanner.match(_CLOSING) and not _LINE_REST.match(scanner.text, scanner.at):
@@ -105,7 +105,7 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
     while head := scanner.match(_PARAMETER) or scanner.match(_GLM_PARAMETER):
         key, end_tag = head["key"], f"</{head['tag']}>"
         end = scanner.text.find(end_tag, scanner.at)
-        if end < 0:
+        if end == -1:
             raise Unreadable(CUT)
         value = scanner.text[scanner.at : end]
         if _INNER_TAG.search(value) or value.startswith(">") or value.endswith("<"):
@@ -121,17 +121,14 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
 
 
 def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]) -> Any:
-    """Return what the text between the tags means: the text itself, or the JSON in it.
-
-    `is_string` is `true` or `false` if the tag says whether the value is a string.
-    """
+    """Return the text between the tags, or the JSON in it. `is_string` is what the tag says: true, false or nothing."""
     if is_string == "true" or (types == {"string"} and text not in ("null", "None")):
         return text
     may_be_string = "string" in types and not is_string
     try:
         value = loads(text)
     except InvalidJson:
-        if not may_be_string or (text.lstrip()[:1] in ("{", "[") and types & {"object", "array"}):
+        if not may_be_string or (text.lstrip().startswith(("{", "[")) and types & {"object", "array"}):
             raise Unreadable(f"{text[:80]!r} is not a valid value of {key[:80]!r}") from None
         return text
     if not may_be_string:
@@ -151,10 +148,9 @@ _CLOSING_BRACKET = re.compile(r"\s*+(?:,\s*+)?[)}\]]")
 
 
 def reject_more_arguments(scanner: Scanner, *, in_parentheses: bool = False) -> None:
-    """Raise `Unreadable` if the text after a call could belong to it.
+    """Raise `Unreadable` if the text after a call could belong to it: brackets, members, and parameters in tags.
 
-    That is a bracket that closes nothing, a member, or a parameter in tags; and after a brace any words on the same
-    line.
+    After an object without parentheses, any words on the same line could, too.
     """
     reject_more_parameters(scanner)
     stray = _STRAY_AFTER_PARENTHESES if in_parentheses else _STRAY_AFTER_OBJECT

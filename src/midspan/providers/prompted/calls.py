@@ -98,17 +98,17 @@ def _read_call_list(scanner: Scanner) -> WrittenCalls:
     """Read Python calls in brackets. In plain text the first one must be a call of a declared tool."""
     scanner.take("[")
     calls: list[WrittenCall] = []
-    while True:
+    while not calls or scanner.take_after_space(","):
         scanner.space()
         call = _read_named(scanner, is_certain=scanner.form.is_certain or bool(calls))
-        if call is None and not calls:
-            return None
-        if call is None:
+        if call is not None:
+            calls.append(call)
+        elif calls:
             raise Unreadable("there is something else than calls in the list")
-        calls.append(call)
-        if not scanner.take_after_space(","):
-            scanner.expect("]")
-            return calls
+        else:
+            return None
+    scanner.expect("]")
+    return calls
 
 
 _ASSIGNMENT = re.compile(r"[^\W\d]\w{0,99} = ")
@@ -122,7 +122,6 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
     is_gemma = bool(scanner.take("call:"))
     name = scanner.name()
     if name == "function" and scanner.take_after_space(*_SEPARATORS):  # DeepSeek 3 writes the kind of the call first
-        scanner.space()
         name = scanner.name()
     if not name or (not is_certain and scanner.tools.resolve(name) is None):
         return None
@@ -287,10 +286,7 @@ def read_marker_line(scanner: Scanner) -> WrittenCalls:
 
 
 def _check_name_only(scanner: Scanner) -> None:
-    """Raise if a marker is followed by nothing but a tool, or by blank lines and a call of one.
-
-    With more words the text is about the tool.
-    """
+    """Raise if only the name of a tool follows the marker, or blank lines and a call. Other words are text."""
     distant = _NAME_AFTER_BLANK_LINES.match(scanner.text, scanner.at)
     if distant and scanner.tools.resolve(distant[1]):
         scanner.tool = ""

@@ -1,9 +1,8 @@
 """`PromptedTools(provider)`: a provider around a provider, for models that only write text.
 
-Tools go into the system prompt, results into text of the user, and calls are read from the text of the model while it
-streams. A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it.
-It is an `Opaque` part of the response, and the next request reports its error beside the results of the other calls.
-If there are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
+A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it. It is an
+`Opaque` part of the response, and the next request reports its error beside the results of the other calls. If there
+are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
 """
 
 import logging
@@ -33,7 +32,6 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ToolSpec
-from midspan.errors import ConfigError
 from midspan.providers.prompted.echo import EchoFilter
 from midspan.providers.prompted.forms import PROMPT_MARKER
 from midspan.providers.prompted.prompt import (
@@ -51,6 +49,8 @@ from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, 
 from midspan.providers.stream import StreamAccumulator
 
 _log = logging.getLogger("midspan.providers.prompted")
+_MAX_ERRORS = 5
+"""In the `finish_message` of a response."""
 
 
 class PromptedTools(WrapperProvider):
@@ -68,8 +68,6 @@ class PromptedTools(WrapperProvider):
         nonce that only the prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments
         cannot be read and its schema allows that.
         """
-        if not isinstance(provider, Provider):
-            raise ConfigError(f"PromptedTools needs a provider, got {provider!r}")
         super().__init__(provider)
         self.instructions = instructions
         self.guarded = guarded
@@ -84,19 +82,10 @@ class PromptedTools(WrapperProvider):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, with calls where the model writes some, then the response."""
         turn = _Turn(request, self)
-        response = None
         async with aclosing(ensure_aclose(self.wrapped.stream(turn.request))) as events:
-            async for event in events:
-                if isinstance(event, ModelResponse):
-                    response = event
-                    continue
-                for part_event in turn.add(event):
-                    yield part_event
-        if response is None:
-            return  # the inner stream was cut off
-        for part_event in turn.end():
-            yield part_event
-        yield turn.response(response)
+            async for inner_event in events:
+                for event in turn.add(inner_event):
+                    yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response. Its calls are not run."""
@@ -132,7 +121,7 @@ class _Turn:
         self._reader = CallReader(self._tools, make_id=self._make_id, rejection=self._rejection)
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
-        """Parts of the inner stream that are passed on when they end."""
+        """Parts of the inner stream that are neither text nor thoughts. They are passed on when they end."""
         config = request.config.derived(("prompted", provider, self._nonce), lambda: self._config(request.config))
         self.request = replace(request, config=config, history=render(request.history, self._marker))
         _log.debug("[%s] System Prompt: %s", self._service, config.system)
@@ -161,20 +150,22 @@ class _Turn:
         error = f"the call of {call.name} also stands in a prompt, a file or a result, so it may be a quotation"
         return error if has_nonce else f"{error}; to make it, write it after {self._marker}:"
 
-    def add(self, event: PartEvent) -> Iterator[PartEvent]:
+    def add(self, event: ModelEvent) -> Iterator[ModelEvent]:
         """Yield the events that an event of the inner stream becomes."""
         match event:
-            case PartStart(index, Text() | Thought() as part) if part.provider_data is None:
+            case PartStart(_, Text() | Thought() as part):
                 yield from self.read(part)
+            case PartDelta(_, TextPartDelta(text)):
+                yield from self.read(Text(text))
+            case PartDelta(_, ThoughtPartDelta(text)):
+                yield from self.read(Thought(text))
             case PartStart(index, part):
                 self._open_parts[index] = part
-            case PartDelta(index, TextPartDelta(text)) if index not in self._open_parts:
-                yield from self.read(Text(text))
-            case PartDelta(index, ThoughtPartDelta(text)) if index not in self._open_parts:
-                yield from self.read(Thought(text))
             case PartEnd(index, part) if index in self._open_parts:
                 yield from self.read(part or self._open_parts[index])
-                del self._open_parts[index]
+            case ModelResponse():
+                yield from self.end()
+                yield self.response(event)
 
     def end(self) -> list[PartEvent]:
         """Return the events for what was held back."""
@@ -188,24 +179,17 @@ class _Turn:
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
-        if isinstance(piece, RejectedCall):
-            piece = self._call_without_arguments(piece) or piece
         if not isinstance(piece, RejectedCall):
             return self._accumulator.add_part(piece)
-        if piece.name is not None and piece.name not in self._tools.specs:
+        spec = self._tools.specs.get(piece.name or "")
+        if piece.name is not None and spec is None:
             _log.warning("%s called invalid tool: %s", self._service, piece.name)
         else:
             _log.debug("Failed to parse tool arguments: %s", piece.error)
+        may_be_empty = self._provider.on_bad_args == "empty" and piece.is_unreadable
+        if may_be_empty and spec is not None and _accepts_no_arguments(spec):
+            return self._accumulator.add_part(ToolCall(self._make_id(), spec.name, {}))
         return self._accumulator.add_part(piece.part())
-
-    def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
-        """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
-        spec = self._tools.specs.get(rejected.name or "")
-        may_be_empty = self._provider.on_bad_args == "empty" and rejected.is_unreadable
-        if not may_be_empty or spec is None or not _accepts_no_arguments(spec):
-            return None
-        _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
-        return ToolCall(self._make_id(), spec.name, {})
 
     def response(self, response: ModelResponse) -> ModelResponse:
         """Return the response with the calls that the model wrote."""
@@ -220,7 +204,7 @@ class _Turn:
         reason = FinishReason.MALFORMED_CALL
         if self._is_forbidden:
             reason = FinishReason.END if message.text.strip() else FinishReason.UNEXPECTED_CALL
-        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(errors[:5]))
+        return replace(response, message=message, finish_reason=reason, finish_message="; ".join(errors[:_MAX_ERRORS]))
 
 
 def _nonce(request: ModelRequest, *, guarded: bool) -> str:

@@ -19,7 +19,7 @@ from midspan.providers.prompted.calls import (
     read_tags,
     reject_end_mark,
 )
-from midspan.providers.prompted.scanner import Form, Place
+from midspan.providers.prompted.scanner import Form
 
 PROMPT_MARKER = "TOOL_CALL"
 WITHIN_LINE = "it is inside a sentence, a quotation or a comment; to make the call, write it on a separate line"
@@ -55,10 +55,16 @@ _HARMONY = re.compile(
 )
 
 
-def _in_text(name: str, *starts: str, place: Place = "line start", **options: Any) -> Form:
-    """Return a form whose start mark is ordinary text, and a part of the call."""
-    return Form(name, starts, needs_end=False, is_certain=False, place=place, is_content=True, **options)
-
+_REACT = re.compile(r"Action:\s{0,4}(?P<name>[^\W\d][\w./:-]{0,99})\s{1,8}Action Input:")
+_GEMINI_CALL = re.compile(r"call:[^\W\d][\w./:-]{0,99}\{")
+_NOT_INDENTED = re.compile(r"(?<![ \t])\w")  # indented code may be inside an `if`, so it is not a call
+_FENCED_OBJECT = re.compile(rf"```\w{{0,16}}[ \t]{{0,8}}\r?\n\s{{0,16}}{_OBJECT}")
+_OBJECT_OR_CALLS = re.compile(rf"{_OBJECT}|\[\s{{0,16}}[^\W\d][\w./:-]{{0,99}}\(")
+_FENCES = tuple(f"```{language}" for language in ("json", "JSON", "tool_calls", "tool", "function_call", ""))
+_OBJECTS = tuple(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'"))
+# The start mark is ordinary text, and a part of the call.
+_IN_TEXT: Any = {"needs_end": False, "is_certain": False, "is_content": True}
+_ON_A_LINE: Any = {**_IN_TEXT, "place": "line start"}
 
 FORMS = (
     *_SECTIONS,
@@ -78,36 +84,12 @@ FORMS = (
         is_content=True,
         parse=read_after_head,
     ),
-    _in_text(
-        "ReAct",
-        "Action:",
-        head=re.compile(r"Action:\s{0,4}(?P<name>[^\W\d][\w./:-]{0,99})\s{1,8}Action Input:"),
-        parse=read_after_head,
-    ),
-    _in_text("Gemini", "call:", place="anywhere", head=re.compile(r"call:[^\W\d][\w./:-]{0,99}\{")),
-    # Indented code may be inside an `if`, so it is not a call.
-    _in_text("Gemini code", "print(default_api.", "default_api.", head=re.compile(r"(?<![ \t])\w")),
-    Form(
-        "JSON in a fence",
-        tuple(f"```{language}" for language in ("json", "JSON", "tool_calls", "tool", "function_call", "")),
-        ("```",),
-        is_certain=False,
-        place="line start",
-        head=re.compile(rf"```\w{{0,16}}[ \t]{{0,8}}\r?\n\s{{0,16}}{_OBJECT}"),
-    ),
-    _in_text(
-        "JSON or Python",
-        *("[", "{"),
-        ends=_END_MARKS,
-        head=re.compile(rf"{_OBJECT}|\[\s{{0,16}}[^\W\d][\w./:-]{{0,99}}\("),
-    ),
-    _in_text(
-        "JSON that may be an example",
-        *(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'")),
-        ends=_END_MARKS,
-        place="within a line",
-        error=WITHIN_LINE,
-    ),
+    Form("ReAct", ("Action:",), head=_REACT, parse=read_after_head, **_ON_A_LINE),
+    Form("Gemini", ("call:",), head=_GEMINI_CALL, **_IN_TEXT),
+    Form("Gemini code", ("print(default_api.", "default_api."), head=_NOT_INDENTED, **_ON_A_LINE),
+    Form("JSON in a fence", _FENCES, ("```",), is_certain=False, place="line start", head=_FENCED_OBJECT),
+    Form("JSON or Python", ("[", "{"), _END_MARKS, head=_OBJECT_OR_CALLS, **_ON_A_LINE),
+    Form("JSON that may be an example", _OBJECTS, _END_MARKS, place="within a line", **_IN_TEXT),
 )
 THOUGHTS = {
     "<think>": "</think>",
@@ -179,7 +161,8 @@ def has_call(text: str, begin: int, end: int) -> bool:
 
 _MARKS = (PROMPT_MARKER, *_FORMS, *_OTHER_MARKS, *THOUGHTS.values())
 _BEGINNINGS = frozenset(mark[:size].casefold() for mark in _MARKS for size in range(1, len(mark)))
-_LONGEST = max(map(len, _MARKS))
+_MAX_HELD_CHARS = 100
+"""More than the longest mark, also with a nonce."""
 _OPEN_MARKER = re.compile(
     rf"(?i:{re.escape(PROMPT_MARKER)})(?:\[[^\]\n]{{0,64}}|(?:{NONCE})?[*`_]{{0,3}}[ \t]{{0,3}})\Z"
 )
@@ -187,12 +170,10 @@ _OPEN_MARKER = re.compile(
 
 def held_from(text: str, at: int) -> int:
     """Return the position from which on the text is held back, because its end may be the beginning of a mark."""
-    marker = _OPEN_MARKER.search(text, max(at, len(text) - _LONGEST - 80))
+    begin = max(at, len(text) - _MAX_HELD_CHARS)
+    marker = _OPEN_MARKER.search(text, begin)
     held = len(text) if marker is None else marker.start()
-    for size in range(min(_LONGEST, len(text) - at), 0, -1):
-        if text[-size:].casefold() in _BEGINNINGS:
-            return min(held, len(text) - size)
-    return held
+    return next((at for at in range(begin, held) if text[at:].casefold() in _BEGINNINGS), held)
 
 
 def escape_marks(json: str) -> str:

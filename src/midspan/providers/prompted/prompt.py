@@ -1,8 +1,7 @@
 """What a model reads that only knows text: the system prompt with the tools, and the conversation.
 
-What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
-in JSON, so no result can look like two. Start marks of calls in results are escaped, so a model that repeats them makes
-no call.
+What the model wrote goes back as it wrote it. Results become text of the user, one line of JSON each. Start marks of
+calls in results are escaped, so a model that repeats them makes no call.
 """
 
 import re
@@ -26,9 +25,7 @@ from midspan.providers.prompted.scanner import parameters_of, properties_of
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
     """Return the description of the tools for the prompt. Calls start with `marker`."""
     schemas = {tool.name: parameters_of(tool) for tool in tools}
-    with_parameters = [tool for tool in tools if properties_of(schemas[tool.name])]
-    without = [tool for tool in tools if tool not in with_parameters]
-    examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
+    with_parameters_first = sorted(tools, key=lambda tool: not properties_of(schemas[tool.name]))
     return "\n".join(
         [
             "Available tools:",
@@ -38,7 +35,7 @@ def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
             f'{marker}: tool_name({{"arg1": "value1", "arg2": "value2"}})',
             "",
             "For example:",
-            *examples,
+            *(example_call(tool, marker) for tool in with_parameters_first[:2]),
             "",
             "Rules:",
             f"- A call is one line: {marker}, a colon, the name of the tool, and in parentheses one JSON object.",
@@ -139,12 +136,11 @@ def render(history: History, marker: str) -> History:
     def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
         rendered = History() if rendered is None else rendered
         before = history.messages[len(rendered) - 1] if len(rendered) else None
-        messages = []
-        for message in new:
-            is_model = message.role == "model"
-            messages.append(_model_turn(message, marker) if is_model else _user_turn(before, message))
-            before = message
-        return rendered.append(*messages)
+        turns = [
+            _model_turn(message, marker) if message.role == "model" else _user_turn(previous, message)
+            for previous, message in zip((before, *new), new, strict=False)
+        ]
+        return rendered.append(*turns)
 
     return history.derived((ORIGIN, marker), extend)
 

@@ -1,10 +1,7 @@
-"""Reads text while it streams and separates calls from text. Nothing is lost, and no mark is shown before it is read.
-
-The reader knows nothing of models and runs. However the text is cut into pieces, the result is the same. The time is
-linear in the length of the text.
+"""Reads text while it streams and separates calls from text.
 
 Text is returned up to the first mark with which a call may begin. The rest is held back until the response ends; then
-the calls are read. They run after the response anyway.
+the calls are read. However the text is cut into pieces, the result is the same. The time is linear in its length.
 """
 
 import re
@@ -37,11 +34,10 @@ REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
 """In one answer."""
 _MAX_FALSE_STARTS = 20_000
-"""After this many false starts the rest is treated as text."""
+_MAX_REREAD_CHARS = 50_000
+"""How much more than the fourfold text may be read after marks that do not begin a call."""
 _LOOKBEHIND_CHARS = 500
-"""How far before the position a pattern may look."""
-_MAX_PLACE_CHARS = 64
-"""How far before a marker its place is looked at."""
+"""How far before a position a pattern may look."""
 _MARKER_PLACE = re.compile(
     rf"(?:[\n\r]|<\|message\|>|{'|'.join(map(re.escape, THOUGHTS.values()))})[ \t\xa0\u200b\ufeff]*"
     r"(?:```(?:\w+[ \t]+)?|(?:[-*+•→]|\d{1,3}[.)])[ \t]+)?[*_\[ \t]*\Z|[A-Za-z0-9]\Z|[.!?…。][ \t]*\Z"
@@ -114,25 +110,24 @@ class CallReader:
         self._text, self._at = "\n", 1
         self._held: list[str] | None = None
         """The text from the first possible call on; None before it."""
-        self._fed_chars = 0
         self._thought_end: str | None = None
         self._has_call_in_thought = False
         self._comment_end: str | None = None
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
-        self._false_starts = self._reparsed_chars = 0
+        self._false_starts = self._reread_chars = 0
         """How many marks did not begin a call, and how much text was read after them."""
-        self._calls: list[tuple[WrittenCall | RejectedCall | None, str]] = []
-        """Calls, or None for text, each with its text. They become text if an end mark shows that all was a thought."""
+        self._pieces: list[Text | WrittenCall | RejectedCall] = []
+        self._pieces_begin = 0
+        """Where the text of the pieces begins."""
         self._call_count = 0
-        self._next_marker: int | None = None
+        self._next_marker = -1
         """Where another marker would directly follow the last call."""
         self._quoted_until = 0
         """Where the line of the last quoted call ends."""
 
     def feed(self, text: str) -> list[Piece]:
         """Return the text that cannot be part of a call."""
-        self._fed_chars += len(text)
         if self._held is not None:
             self._held.append(text)
             return []
@@ -145,19 +140,16 @@ class CallReader:
         return self._take_pieces()
 
     def _take_pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        for call, text in self._calls:
-            if isinstance(call, WrittenCall):
-                pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
-            else:
-                pieces.append(call or Text(text))
-        self._calls = []
-        return pieces
+        pieces, self._pieces = self._pieces, []
+        return [
+            ToolCall(self._make_id(), piece.name, piece.arguments) if isinstance(piece, WrittenCall) else piece
+            for piece in pieces
+        ]
 
     def _read(self, more: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
         self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + more
-        self._at = search_at = min(self._at, _LOOKBEHIND_CHARS)
+        self._at = self._pieces_begin = search_at = min(self._at, _LOOKBEHIND_CHARS)
         while not self._rest_is_text:
             if self._thought_end is not None:
                 if not self._skip_thought(self._thought_end, is_final=is_final):
@@ -196,14 +188,14 @@ class CallReader:
         if mark[0] in THOUGHTS:
             self._thought_end = THOUGHTS[mark[0]]
         else:  # the thought began in the prompt, so all calls so far stood in it
-            self._calls = [(None, "".join(text for _, text in self._calls))]
+            self._pieces = [Text(self._text[self._pieces_begin : self._at])]
             self._call_count, self._comment_end = 0, None
         return self._at
 
     def _skip_thought(self, end_mark: str, *, is_final: bool) -> bool:
         """Add the thought as text. Return whether it has ended."""
         begin, end = self._at, self._text.find(end_mark, self._at)
-        if end >= 0:
+        if end != -1:
             self._add_text(end + len(end_mark))
             self._thought_end, self._has_call_in_thought = None, False
             return True
@@ -211,14 +203,15 @@ class CallReader:
         self._has_call_in_thought |= has_call(self._text, begin, self._at)
         if is_final and self._has_call_in_thought:
             error = "a call in a thought that has no end is not made; end the thought before the call"
-            self._add_call(RejectedCall("", error), "")
+            self._add_call(RejectedCall("", error))
         return False
 
     def _read_call(self, mark: re.Match[str], form: Form) -> int:
         """Read the call that begins with a mark, and return where to continue."""
         begin, text = mark.start(), self._text
-        is_in_place = self._is_marker_place(begin) if form is PROMPT_FORM else not self._is_quoted(begin)
-        problem = form.error if is_in_place and self._comment_end is None else WITHIN_LINE
+        is_in_place = self._is_in_place(begin, form)
+        is_meant = is_in_place and self._comment_end is None and form.place != "within a line"
+        problem = "" if is_meant else WITHIN_LINE
         scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
         try:
             calls = (form.parse or read_calls)(scanner)
@@ -228,35 +221,35 @@ class CallReader:
                 return self._reject_unreadable(begin, scanner.tool, str(error), is_only_problem=reason is None)
             calls = None
         if not calls:
-            self._add_false_start(scanner.parsed_chars)
+            # Text after a false start is read again. The limits keep the time linear.
+            self._false_starts += 1
+            self._reread_chars += scanner.parsed_chars
+            is_reread_often = self._reread_chars > _MAX_REREAD_CHARS + 4 * len(text)
+            self._rest_is_text = is_reread_often or self._false_starts == _MAX_FALSE_STARTS
             return begin + 1
-        if not problem and _CONDITION.match(text, scanner.at):
+        end = scanner.at
+        if not problem and _CONDITION.match(text, end):
             problem = CONDITIONAL
-        self._add_text(begin)
-        self._at = scanner.at
         if form is PROMPT_FORM and not problem:
+            scanner.match(_BETWEEN_MARKERS)
             self._next_marker = scanner.at
-        if not is_in_place and self._quoted_until <= scanner.at:
-            line_end = text.find("\n", scanner.at)
-            self._quoted_until = line_end if line_end >= 0 else len(text)
+        if not is_in_place:
+            line_end = text.find("\n", end)
+            self._quoted_until = len(text) if line_end == -1 else line_end
+        self._add_text(begin)
+        self._at = end
         for number, call in enumerate(calls[: MAX_CALLS - self._call_count]):
-            raw = "" if number else text[begin : scanner.at]
             reason = self._reason_to_reject(call, problem, mark[0])
-            self._add_call(call if reason is None else RejectedCall(raw, reason, call.name), raw)
-        return scanner.at
+            raw = "" if number else text[begin:end]
+            self._add_call(call if reason is None else RejectedCall(raw, reason, call.name))
+        return end
 
-    def _is_marker_place(self, begin: int) -> bool:
-        """Whether a marker stands where a model makes a call, and not in a sentence about one."""
-        if self._next_marker is not None and (between := _BETWEEN_MARKERS.match(self._text, self._next_marker)):
-            self._next_marker = between.end()  # so that nothing is scanned twice
-        if begin == self._next_marker:
-            return True
-        return _MARKER_PLACE.search(self._text, max(0, begin - _MAX_PLACE_CHARS), begin) is not None
-
-    def _is_quoted(self, begin: int) -> bool:
-        """Whether a call in another form than that of the prompt stands in a quotation."""
-        is_quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin) is not None
-        return is_quoted or begin < self._quoted_until
+    def _is_in_place(self, begin: int, form: Form) -> bool:
+        """Whether a call stands where a model makes one, and not in a sentence about calls or in a quotation."""
+        search_from = max(0, begin - _LOOKBEHIND_CHARS)
+        if form is PROMPT_FORM:
+            return begin == self._next_marker or bool(_MARKER_PLACE.search(self._text, search_from, begin))
+        return begin >= self._quoted_until and not _QUOTED.search(self._text, search_from, begin)
 
     def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
         if problem:
@@ -272,32 +265,25 @@ class CallReader:
         subject = f"the call of {tool}" if tool else "a call"
         error = f"{subject} cannot be read: {problem}{more}"
         self._add_text(begin)
-        self._add_call(RejectedCall(text[begin:], error, tool or None, is_only_problem), text[begin:])
+        self._add_call(RejectedCall(text[begin:], error, tool or None, is_only_problem))
         self._at = len(text)
         return self._at
 
-    def _add_false_start(self, parsed_chars: int) -> None:
-        """Count a mark that did not begin a call. Text after it is scanned again; the limits keep the time linear."""
-        self._false_starts += 1
-        self._reparsed_chars += parsed_chars
-        is_too_much = self._reparsed_chars > 4 * self._fed_chars + 50_000
-        self._rest_is_text = is_too_much or self._false_starts >= _MAX_FALSE_STARTS
-
-    def _add_call(self, call: WrittenCall | RejectedCall, text: str) -> None:
-        self._calls.append((call, text))
+    def _add_call(self, call: WrittenCall | RejectedCall) -> None:
+        self._pieces.append(call)
         self._call_count += 1
         if self._call_count == MAX_CALLS:
-            self._calls.append((RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"), ""))
+            self._pieces.append(RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"))
             self._rest_is_text = True
 
     def _add_text(self, end: int) -> None:
         """Add the text up to this position."""
         if end > self._at:
-            self._calls.append((None, self._text[self._at : end]))
+            self._pieces.append(Text(self._text[self._at : end]))
             self._at = end
 
 
-_HEAD = re.compile(r"\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
+_HEAD = re.compile(r"\A\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 
 
 def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
@@ -306,7 +292,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     There are none if there is anything else in it, or anything to guess.
     """
     index = ToolIndex(tools)
-    text = _HEAD.sub("", text, count=1).strip()
+    text = _HEAD.sub("", text).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
     for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
         reader = CallReader(index, make_id=local_id)

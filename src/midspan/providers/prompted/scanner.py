@@ -46,15 +46,13 @@ class Form(Struct, frozen=True, eq=False):
     is_certain: bool = True
     """The start mark does not occur in other text. Otherwise only what names a declared tool is a call."""
     place: Place = "anywhere"
-    """Where the start marks count."""
+    """Where the start marks count. A call within a line may be an example, so it is not made."""
     head: re.Pattern[str] | None = None
     """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
     is_content: bool = False
     """The start mark is a part of what is read."""
     parse: "Callable[[Scanner], WrittenCalls] | None" = None
     """Reads the calls; returns None if the text is not a call. Without it, the calls are read in any form."""
-    error: str = ""
-    """Why calls in this form are not made."""
 
 
 MAX_HEAD_CHARS = 160
