@@ -333,7 +333,7 @@ def test_source_that_returns_another_result_has_failed(answer: Any) -> None:
 
     result = asyncio.run(main())
     assert (result.id, result.name, result.is_error) == ("0", "read", True)
-    assert result.value == "read failed: its source did not return a result of this call"
+    assert result.value == "read failed: TypeError: the source did not return a result of this call"
 
 
 def effects(reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()) -> Effects:

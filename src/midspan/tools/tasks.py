@@ -27,9 +27,6 @@ else:
     _STARTS_EAGERLY = False
     _new_task = asyncio.Task
 
-_abandoned: set[asyncio.Task[Outcome]] = set()
-"""The event loop holds tasks by weak references only, so a task that nobody awaits needs a strong reference here."""
-
 
 class Expired(TimeoutError):
     """A time limit set by Midspan was exceeded. Any other TimeoutError comes from user code.
@@ -46,7 +43,6 @@ class ToolRaised(Exception):
     """Carries an exception out of user code, so that it cannot be mistaken for one of ours."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"{type(error).__name__} was raised")
         self.error = error
 
 
@@ -134,19 +130,15 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
     finally:
         if not task.done():
             _log.error("tool %s was cancelled but did not end; it was abandoned and keeps running", task.get_name())
-            _abandoned.add(task)
-            task.add_done_callback(_abandoned.discard)
 
 
-def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> Awaitable[T]:
+async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:
     """Await in the current task; raise Expired after `timeout` seconds. None means no limit.
 
     As with `asyncio.timeout`, what ignores its cancellation and returns a value has not expired.
     """
-    return awaitable if timeout is None else _with_deadline(awaitable, timeout)
-
-
-async def _with_deadline(awaitable: Awaitable[T], timeout: float) -> T:
+    if timeout is None:
+        return await awaitable
     try:
         async with asyncio.timeout(timeout) as deadline:
             return await awaitable

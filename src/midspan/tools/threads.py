@@ -70,17 +70,14 @@ class Threads:
         waiter: _Waiter = loop.create_future()
         async with self._slots_of(loop, depth):
             self._start(partial(context.run, function, *args), waiter)
-            timer = None if timeout is None else loop.call_later(timeout, _expire, waiter)
             try:
-                await waiter
-            except BaseException:
-                with self._lock:
-                    if waiter in self._running:
-                        self._abandoned.add(waiter)
-                raise
+                await asyncio.wait([waiter], timeout=timeout)
             finally:
-                if timer is not None:
-                    timer.cancel()
+                if waiter.cancel():
+                    with self._lock:
+                        self._abandoned |= {waiter} & self._running
+        if waiter.cancelled():
+            raise Expired("; its thread was abandoned and may still be running")
         return result_of(waiter)
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
@@ -132,11 +129,6 @@ class Threads:
 def _set_outcome(waiter: _Waiter, outcome: Outcome) -> None:
     if not waiter.done():
         waiter.set_result(outcome)
-
-
-def _expire(waiter: _Waiter) -> None:
-    if not waiter.done():
-        waiter.set_exception(Expired("; its thread was abandoned and may still be running"))
 
 
 THREADS = Threads()
