@@ -383,6 +383,25 @@ def test_items_of_an_async_generator_are_collected_and_it_is_closed() -> None:
     assert closed.is_set()
 
 
+def test_async_generator_that_the_program_still_holds_is_closed() -> None:
+    closed: list[str] = []
+
+    async def count() -> AsyncIterator[int]:
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            closed.append("yes")
+
+    async def main() -> None:
+        numbers = count()
+        made = tool_from_schema("numbers", "Counts.", {"type": "object"}, lambda arguments: numbers)
+        await execute(made, ToolCall("1", "numbers"))
+        assert closed == ["yes"]
+
+    asyncio.run(main())
+
+
 def test_endless_generator_is_read_up_to_a_maximum() -> None:
     def numbers() -> Any:
         return itertools.count()
@@ -494,7 +513,20 @@ def test_result_of_exactly_the_maximum_size_is_not_cut() -> None:
     def large() -> str:
         return "ü" * 100
 
+    def structured() -> list[str]:
+        return ["ü" * 96]
+
     assert use(large, options={"max_result_chars": 100}).value == "ü" * 100
+    assert use(structured, options={"max_result_chars": 100}).value == ["ü" * 96]
+    assert isinstance(use(structured, options={"max_result_chars": 99}).value, str)
+
+
+def test_results_have_at_most_200_000_characters_by_default() -> None:
+    def text(size: int) -> str:
+        return "x" * size
+
+    assert use(text, size=200_000).value == "x" * 200_000
+    assert use(text, size=200_001).value.endswith("x… [cut: the first 200,000 of 200,001 characters]")
 
 
 def test_images_within_a_result_become_media_too() -> None:
@@ -548,6 +580,14 @@ def test_texts_media_and_resources_of_a_function_are_content_in_their_order() ->
 
     assert (use(several).content, use(several).value) == (content, None)
     assert use(single).content == content[2:]
+
+
+@pytest.mark.parametrize(("final", "is_final"), [(True, True), (False, False), (lambda text: text.text == "a", True)])
+def test_content_can_be_the_final_result(final: Any, is_final: bool) -> None:
+    def words() -> Text:
+        return Text("a")
+
+    assert use(words, options={"final": final}).is_final is is_final
 
 
 def test_images_become_media() -> None:

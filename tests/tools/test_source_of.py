@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
+from midspan.tools.source import ToolListing
 from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import Merged, source_of
 
@@ -83,3 +85,14 @@ def test_unknown_tool_error_suggests_the_name_without_namespace() -> None:
 
 def test_unknown_tool_error_says_that_there_are_no_tools() -> None:
     assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"
+
+
+def test_listings_are_compared_by_version_if_both_have_one() -> None:
+    old, new = ToolListing((ToolSpec("a"),), version=1), ToolListing((ToolSpec("b"),), version=1)
+    assert old.is_same_as(new)
+    assert not old.is_same_as(ToolListing(old.tools, version=2))
+    assert not old.is_same_as(ToolListing(old.tools))
+    assert not ToolListing(old.tools).is_same_as(old)
+    assert not old.is_same_as(None)
+    assert ToolListing(old.tools).is_same_as(ToolListing(old.tools))
+    assert not ToolListing(old.tools).is_same_as(ToolListing(new.tools))

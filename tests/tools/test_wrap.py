@@ -84,7 +84,7 @@ def test_wrappers_can_be_nested() -> None:
     assert call(source, "fs_read").value == "x"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "a"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_time_limit_must_be_a_positive_number(seconds: Any) -> None:
     with pytest.raises(ConfigError, match=f"must be a positive number of seconds, got {seconds!r}"):
         TimeLimited(FILES, seconds)

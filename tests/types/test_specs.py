@@ -123,7 +123,6 @@ def test_tool_can_be_declared_as_other_apis_write_it(declaration: Any, spec: Too
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [
-        (5, "expected a ToolSpec or a dict that declares a tool, got 5"),
         ({"description": "Adds."}, "a declaration needs a name"),
         ({"type": "function", "function": {}}, "a declaration needs a name"),
         ({"name": "add", "schema": {}}, "add: the declaration has 'schema', but none of: parameters, inputSchema"),

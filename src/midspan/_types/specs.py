@@ -52,8 +52,6 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
         """Return a spec from a dict as OpenAI, Anthropic, Gemini or MCP write a tool."""
         if isinstance(declaration, ToolSpec):
             return declaration
-        if not isinstance(declaration, Mapping):
-            raise ConfigError(f"expected a ToolSpec or a dict that declares a tool, got {declaration!r:.80}")
         function = declaration.get("function")
         fields: Mapping[str, Any] = function if isinstance(function, Mapping) else declaration
         name, description = fields.get("name"), fields.get("description") or ""

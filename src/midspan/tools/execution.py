@@ -44,15 +44,18 @@ class LocalTools(ToolSource):
             if tool.name in self._tools:
                 raise DuplicateToolError(f"two tools are named {tool.name!r}; rename one of them")
             self._tools[tool.name] = tool
-        self.listing = ToolListing(tuple(tool.spec for tool in self._tools.values()))
-        """What `list_tools` returns. It never changes."""
+
+    def tools(self) -> dict[str, Tool[..., Any]]:
+        """Return the tools by name."""
+        return self._tools
 
     async def list_tools(self) -> ToolListing:
-        return self.listing
+        return ToolListing(tuple(tool.spec for tool in self.tools().values()))
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        tool = self._tools.get(call.name)
-        return unknown_tool_result(call, self._tools) if tool is None else await execute(tool, call, context)
+        tools = self.tools()
+        tool = tools.get(call.name)
+        return unknown_tool_result(call, tools) if tool is None else await execute(tool, call, context)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
@@ -275,7 +278,7 @@ def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
 
 def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     """Return the value with a name in place of each image or other medium, which is appended to `media`."""
-    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(bytes(value[:16]))):
+    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(value)):
         value = Blob.of(bytes(value), media_type)
     if isinstance(value, Blob):
         media.append(value)
@@ -297,9 +300,9 @@ _SIGNATURES = {
 }
 
 
-def media_type_of(head: bytes) -> str | None:
-    """Guess the media type from the first 16 bytes."""
-    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, head, re.DOTALL)), None)
+def media_type_of(data: bytes | bytearray | memoryview) -> str | None:
+    """Guess the media type from the first bytes."""
+    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 def _describe_unserializable(value: Any, error: ResultError) -> str:

@@ -88,9 +88,9 @@ def _check_options(options: DeclaredToolOptions) -> None:
         msgspec.convert({option: value for option, value in options.items() if option != "final"}, _DataOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"invalid option: {error}") from error
-    final = options.get("final", False)
-    if not isinstance(final, bool) and (is_async(final) or not callable(final)):
-        raise ConfigError(f"final must be True, False or a function of the result that is not async, got {final!r:.80}")
+    match options:
+        case {"final": final} if not isinstance(final, bool) and (is_async(final) or not callable(final)):
+            raise ConfigError(f"final must be True, False or a plain function of the result, got {final!r:.80}")
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:

@@ -95,16 +95,15 @@ class Threads:
                 "threads; no more are started until some of them end"
             )
         with self._lock:
-            self._running.add(waiter)
             jobs = self._idle.pop() if self._idle else None
         if jobs is None:
             jobs = SimpleQueue()
             try:
                 threading.Thread(target=self._work, args=(jobs,), name="midspan-tool", daemon=True).start()
             except RuntimeError as error:  # the system has no more threads, or the program is exiting
-                self._running.discard(waiter)
                 _log.error("no thread could be started: %s", error)
                 raise ToolError("no thread could be started") from error
+        self._running.add(waiter)
         jobs.put((function, waiter))
 
     def _work(self, jobs: SimpleQueue[_Job]) -> None:

@@ -5,9 +5,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from midspan._types.closing import close_all
@@ -16,7 +16,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
-from midspan.tools.function import Seconds, Tool
+from midspan.tools.function import Tool
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -240,10 +240,9 @@ class TimeLimited(WrapperSource):
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
-        try:
-            self._timeout = msgspec.convert(timeout, Seconds)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}") from error
+        if not 0 < timeout < inf:
+            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
+        self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         run, timeout = self.source.call, self._timeout
