@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from midspan._types.context import NO_CONTEXT
 from midspan._types.parts import ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
@@ -85,6 +86,12 @@ def test_unknown_tool_error_suggests_the_name_without_namespace() -> None:
 
 def test_unknown_tool_error_says_that_there_are_no_tools() -> None:
     assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"
+
+
+def test_call_of_a_declaration_without_a_function_ends_the_run_with_its_arguments() -> None:
+    source = source_of({"name": "pick", "parameters": {"type": "object"}})
+    result = asyncio.run(source.call(ToolCall("1", "pick", {"a": 1}), NO_CONTEXT))
+    assert (result.value, result.is_final) == ({"a": 1}, True)
 
 
 def test_listings_are_compared_by_version_if_both_have_one() -> None:

@@ -283,11 +283,11 @@ def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     if isinstance(value, Blob):
         media.append(value)
         return value.name or value.media_type
-    if depth < _MAX_MEDIA_DEPTH and type(value) in (list, tuple):
-        return [_extract_media(item, media, depth + 1) for item in value]
-    if depth < _MAX_MEDIA_DEPTH and type(value) is dict:
+    if depth == _MAX_MEDIA_DEPTH or type(value) not in (list, tuple, dict):
+        return value
+    if type(value) is dict:
         return {name: _extract_media(item, media, depth + 1) for name, item in value.items()}
-    return value
+    return [_extract_media(item, media, depth + 1) for item in value]
 
 
 _SIGNATURES = {
