@@ -34,6 +34,23 @@ def test_functions_tools_and_sources_become_one_source() -> None:
     assert names([add, LocalTools([sub])]) == ["add", "sub"]
     assert names(LocalTools([sub])) == ["sub"]
     assert names([]) == []
+    source = LocalTools([sub])
+    assert source_of([source]) is source
+
+
+def test_only_names_that_several_sources_have_get_the_name_of_their_source_as_a_prefix() -> None:
+    class Named(LocalTools):
+        def __init__(self, name: str, tools: list[Any]) -> None:
+            super().__init__(tools)
+            self._name = name
+
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((await super().list_tools()).tools, name=self._name)
+
+    merged = Merged([Named("one", [add]), Named("two", [add, sub])])
+    assert names(merged) == ["one_add", "two_add", "sub"]
+    result = asyncio.run(merged.call(ToolCall("1", "two_add", {"a": 3})))
+    assert (result.name, result.value) == ("two_add", 3)
 
 
 def test_value_that_is_not_a_tool_is_an_error() -> None:

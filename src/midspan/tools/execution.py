@@ -101,7 +101,11 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
     if validated.problems:
         return _invalid_arguments(call, validated.problems)
     started, name = context.start(tool.timeout), call.name
-    function = partial(_bind_and_call, tool, validated.arguments, context)
+    function = (
+        partial(tool.function, **validated.arguments)
+        if tool.bind is None
+        else partial(_bind_and_call, tool, validated.arguments, context)
+    )
     try:
         if tool.is_async:
             value = await run_in_task(function, timeout=tool.timeout, name=name)
@@ -308,7 +312,7 @@ def media_type_of(data: bytes | bytearray | memoryview) -> str | None:
 def _describe_unserializable(value: Any, error: ResultError) -> str:
     """Return why a value is not JSON serializable, and its repr."""
     try:
-        text = repr(value)[:200]
+        text = repr(value)
     except Exception:  # noqa: BLE001 - __repr__ is user code
         text = "its repr() failed"
     return truncate(f"{error}. repr: {text}")

@@ -19,10 +19,7 @@ Order = Mapping[int, Iterable[int]]
 
 
 async def run_calls(
-    calls: Sequence[ToolCall],
-    run: Callable[[ToolCall], Awaitable[ToolResult]],
-    *,
-    max_concurrency: int | None = None,
+    calls: Sequence[ToolCall], run: Callable[[ToolCall], Awaitable[ToolResult]], *, max_concurrency: int | None = None
 ) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
     with_context = [(call, NO_CONTEXT) for call in calls]

@@ -21,10 +21,8 @@ CANCEL_GRACE_SECONDS = 5.0
 _log = logging.getLogger("midspan.tools")
 
 if sys.version_info >= (3, 12):
-    _STARTS_EAGERLY = True
     _new_task = partial(asyncio.Task, eager_start=True)
 else:
-    _STARTS_EAGERLY = False
     _new_task = asyncio.Task
 
 
@@ -47,10 +45,7 @@ class ToolRaised(Exception):
 
 
 async def run_in_task(
-    function: Callable[..., Awaitable[Any]],
-    *args: Any,
-    timeout: float | None = None,
-    name: str | None = None,
+    function: Callable[..., Awaitable[Any]], *args: Any, timeout: float | None = None, name: str | None = None
 ) -> Any:
     """Await `function(*args)` in a task of its own and return its value.
 
@@ -60,9 +55,7 @@ async def run_in_task(
     """
     task = _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
     try:
-        if not _STARTS_EAGERLY:
-            await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
-        if not task.done():
+        if not task.done():  # it may be, if it started eagerly
             await asyncio.wait([task], timeout=timeout)
     except asyncio.CancelledError:
         if await _cancel(task) and not task.cancelled():
