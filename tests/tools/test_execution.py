@@ -15,8 +15,9 @@ from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, ToolError
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execution import execute, run_call
+from midspan.tools.execution import execute, execute_here, run_call
 from midspan.tools.function import tool
+from midspan.tools.loop_thread import LoopThread
 from tests.bounds import BOUND
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
@@ -268,6 +269,25 @@ def test_context_of_a_call_is_told_what_the_tool_or_its_source_raised() -> None:
 
     asyncio.run(main())
     assert [repr(error) for error in errors] == ["ValueError('value')", "KeyError('2')"]
+
+
+def test_plain_function_can_run_in_the_current_thread_as_in_worker_processes() -> None:
+    thread = LoopThread("test")
+
+    @tool
+    def work(kind: str) -> Any:
+        if kind == "error":
+            raise ValueError("no")
+        return asyncio.sleep(0, [1]) if kind == "later" else threading.get_ident()
+
+    def run(**arguments: str) -> ToolResult:
+        return execute_here(work, ToolCall("1", "work", arguments), RunContext(), thread.loop())
+
+    assert run(kind="now").value == threading.get_ident()
+    assert run(kind="later").value == [1]
+    assert told(run(kind="error")) == "work failed: ValueError: no"
+    assert told(run()).startswith("invalid parameters: kind: is required")
+    thread.close()
 
 
 @pytest.mark.requirement("S3-10")

@@ -73,6 +73,13 @@ def test_call_without_arguments_and_id_gets_a_local_id() -> None:
     made = ToolCall.read({"name": "now"})
     assert made is not None
     assert (made.name, made.arguments, is_local_id(made.id)) == ("now", {}, True)
+    assert ToolCall.read({"id": "1", "name": "now"}) == ToolCall("1", "now")
+
+
+def test_error_result_of_a_call_has_its_id_and_its_notes() -> None:
+    assert ToolCall("1", "add").error_result("no", "a", "b") == ToolResult(
+        "1", "add", "no", is_error=True, notes=("a", "b")
+    )
 
 
 @pytest.mark.parametrize("arguments", [{}, None])

@@ -25,8 +25,8 @@ from midspan._types.events import (
 )
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import NOT_RUN, OVER_LIMIT, Text, Thought, ToolCall, ToolResult
-from midspan._types.run_state import RunState
+from midspan._types.parts import NOT_RUN, OVER_LIMIT, Blob, Text, Thought, ToolCall, ToolResult
+from midspan._types.run_state import RunState, has_no_answer
 from midspan.errors import IncompleteResponseError, MidspanError, ServerError, ToolError
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -284,3 +284,11 @@ def test_calls_without_results_get_error_results_when_the_run_fails(kind: str, w
     state = state.after(RunEnd("r", "", Usage(), 1, error=ErrorInfo(kind, "?")))
     first, second = state.history[-1].results
     assert (first.is_error, first.value[:40].startswith(f"add {words}"[:40]), second.value) == (True, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_without_answer"),
+    [((), True), ((Text(" "), CALL), True), ((Text("a"),), False), ((Blob("image/png"),), False)],
+)
+def test_answer_is_text_or_media(parts: tuple[Any, ...], is_without_answer: bool) -> None:
+    assert has_no_answer(Message("model", parts)) is is_without_answer

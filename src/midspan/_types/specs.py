@@ -264,9 +264,9 @@ def unknown_tool(name: str, names: Iterable[str]) -> str:
     """Return what to tell a model that called a tool which does not exist, with the name that it may have meant."""
     from difflib import get_close_matches  # loaded with the first unknown tool
 
-    known = list(names)
-    namespace = next((namespace for namespace in NAMESPACES if name.startswith(namespace)), "")
-    wanted = name.removeprefix(namespace)
+    known, wanted = list(names), name
+    for namespace in NAMESPACES:
+        wanted = wanted.removeprefix(namespace)
     near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 1, 0.65)
     message = f"unknown tool: {name[:_MAX_NAME_CHARS]}; "
     if not known:
