@@ -111,6 +111,12 @@ def test_call_of_a_declaration_without_a_function_ends_the_run_with_its_argument
     assert (result.value, result.is_final) == ({"a": 1}, True)
 
 
+def test_declaration_may_have_its_function() -> None:
+    source = source_of({"name": "pick", "parameters": {"type": "object"}, "function": lambda arguments: [*arguments]})
+    result = asyncio.run(source.call(ToolCall("1", "pick", {"a": 1}), NO_CONTEXT))
+    assert (result.value, result.is_final) == (["a"], False)
+
+
 def test_listings_are_compared_by_version_if_both_have_one() -> None:
     old, new = ToolListing((ToolSpec("a"),), version=1), ToolListing((ToolSpec("b"),), version=1)
     assert old.is_same_as(new)

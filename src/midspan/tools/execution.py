@@ -32,6 +32,7 @@ _MAX_ITEMS = 10_000
 _MAX_MEDIA_DEPTH = 4
 _PLAIN_TYPES = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 """What most functions return."""
+_CONTENT_TYPES = frozenset((Text, Blob, Resource))
 
 
 class LocalTools(ToolSource):
@@ -275,9 +276,11 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
 
 def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
     """Return the content of a function that returns texts and resources, perhaps with media; else nothing."""
-    parts = value if isinstance(value, list | tuple) else (value,)
-    is_content = all(isinstance(part, Text | Blob | Resource) for part in parts)
-    return tuple(parts) if is_content and any(isinstance(part, Text | Resource) for part in parts) else ()
+    parts = value if type(value) in (list, tuple) else (value,)
+    if not parts or type(parts[0]) not in _CONTENT_TYPES:  # as almost always
+        return ()
+    types = set(map(type, parts))
+    return tuple(parts) if types <= _CONTENT_TYPES and types != {Blob} else ()
 
 
 def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:

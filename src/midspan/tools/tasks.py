@@ -55,7 +55,9 @@ async def run_in_task(
     """
     task = _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
     try:
-        if not task.done():  # it may be, if it started eagerly
+        if not task.done():
+            await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
+        if not task.done():
             await asyncio.wait([task], timeout=timeout)
     except asyncio.CancelledError:
         if await _cancel(task) and not task.cancelled():

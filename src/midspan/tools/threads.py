@@ -71,13 +71,15 @@ class Threads:
         async with self._slots_of(loop, depth):
             self._start(partial(context.run, function, *args), waiter)
             try:
-                await asyncio.wait([waiter], timeout=timeout)
+                async with asyncio.timeout(timeout):
+                    await waiter
+            except TimeoutError as error:
+                raise Expired("; its thread was abandoned and may still be running") from error
             finally:
-                if waiter.cancel():
+                waiter.cancel()  # if it is not done
+                if waiter.cancelled():
                     with self._lock:
                         self._abandoned |= {waiter} & self._running
-        if waiter.cancelled():
-            raise Expired("; its thread was abandoned and may still be running")
         return result_of(waiter)
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
