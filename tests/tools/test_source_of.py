@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from midspan._types.context import NO_CONTEXT
-from midspan._types.parts import ToolCall
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
@@ -109,6 +109,14 @@ def test_call_of_a_declaration_without_a_function_ends_the_run_with_its_argument
     source = source_of({"name": "pick", "parameters": {"type": "object"}})
     result = asyncio.run(source.call(ToolCall("1", "pick", {"a": 1}), NO_CONTEXT))
     assert (result.value, result.is_final) == ({"a": 1}, True)
+
+
+def test_result_of_another_tool_is_not_given_the_name_of_the_call() -> None:
+    class Wrong(LocalTools):
+        async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+            return ToolResult(call.id, "other", 1)
+
+    assert asyncio.run(Merged([Wrong([add])]).call(ToolCall("1", "add", {"a": 3}))).name == "other"
 
 
 def test_declaration_may_have_its_function() -> None:

@@ -31,9 +31,7 @@ class Toolbox:
             tools[new.name] = new
         elif duplicates != "skip":
             where = f"in session {session!r}" if session is not None else "for all sessions"
-            raise DuplicateToolError(
-                f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"
-            )
+            raise DuplicateToolError(f"{new.name!r} is already registered {where}; use duplicates='skip' or 'override'")
         return tools[new.name]
 
     def open_session(self, session: str) -> None:

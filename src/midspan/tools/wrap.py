@@ -105,7 +105,7 @@ class _RoutedTools(ToolSource):
             return unknown_tool_result(call, routes)
         source, name = routes[call.name]
         result = await source.call(replace(call, name=name, arguments=self._restore_arguments(call)), context)
-        return replace(result, name=call.name)
+        return replace(result, name=call.name) if result.name == name else result  # else it is not of this call
 
     def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
         """Return the arguments of a call with the names that the source uses for them."""
