@@ -179,10 +179,6 @@ class RunElsewhereError(JournalError):
         state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
         super().__init__(f"run {run!r} {state}; another writer has appended to it")
         self.run = run
-        self.expected = expected
-        self.found = found
-        """The number of stored events."""
-        self.ended = ended
 
 
 class ProviderError(MidspanError):

@@ -163,7 +163,7 @@ def test_new_tools_of_a_source_are_seen_by_the_next_run() -> None:
         tools: tuple[Any, ...] = (add,)
 
         async def list_tools(self) -> ToolListing:
-            return LocalTools(self.tools).listing
+            return await LocalTools(self.tools).list_tools()
 
         async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
             return await LocalTools(self.tools).call(call, context)

@@ -687,7 +687,7 @@ def test_prepared_run_is_reused_until_the_tools_change() -> None:
 
     class BoxSource(ToolSource):
         async def list_tools(self) -> ToolListing:
-            return box.source().listing
+            return await box.source().list_tools()
 
     provider = ScriptedProvider(["a", "b", "c"])
     agent = Agent(provider, BoxSource())

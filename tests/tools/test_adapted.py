@@ -58,8 +58,8 @@ def test_tool_that_changes_under_its_name_is_adapted_again() -> None:
     old = LocalTools([tool_from_schema("f", "Old.", SCHEMA, lambda arguments: arguments)])
     new = LocalTools([tool_from_schema("f", "New.", {"type": "object"}, lambda arguments: 1)])
     adapted = AdaptedTools(old, GEMINI_PARAMETERS)
-    [before] = adapted.update(old.listing)
-    [after] = adapted.update(new.listing)
+    [before] = adapted.update(asyncio.run(old.list_tools()))
+    [after] = adapted.update(asyncio.run(new.list_tools()))
     assert (before.description, after.description, after.parameters) == ("Old.", "New.", None)
 
 
@@ -86,3 +86,15 @@ def test_schema_is_adapted_once() -> None:
         return all(one is other for one, other in zip(first, second, strict=True))
 
     assert asyncio.run(main())
+
+
+def test_names_are_kept_if_no_tool_and_no_property_is_renamed() -> None:
+    def keeps_names(name: str, parameters: dict[str, Any]) -> bool:
+        tools = LocalTools([add, tool_from_schema(name, "F.", parameters, lambda arguments: 1)])
+        adapted = AdaptedTools(tools, GEMINI_JSON_SCHEMA)
+        asyncio.run(adapted.list_tools())
+        return adapted.keeps_names
+
+    assert keeps_names("greet", {"type": "object"})
+    assert not keeps_names("my:greet", {"type": "object"})
+    assert not keeps_names("greet", SCHEMA)

@@ -15,8 +15,9 @@ from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, ToolError
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execution import execute
+from midspan.tools.execution import execute, execute_here, run_call
 from midspan.tools.function import tool
+from midspan.tools.loop_thread import LoopThread
 from tests.bounds import BOUND
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
@@ -229,6 +230,66 @@ def test_cancelling_the_call_cancels_the_tool() -> None:
     assert seen == ["cancelled"]
 
 
+def test_plain_function_can_see_that_its_call_was_cancelled() -> None:
+    started, saw_it = threading.Event(), threading.Event()
+
+    @tool
+    def export(context: RunContext[None]) -> None:
+        started.set()
+        while not context.cancelled:
+            time.sleep(0.001)
+        saw_it.set()
+
+    async def main() -> None:
+        task = asyncio.create_task(execute(export, ToolCall("1", "export"), RunContext()))
+        await asyncio.to_thread(started.wait, BOUND)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert saw_it.wait(BOUND)
+
+
+def test_context_of_a_call_is_told_what_the_tool_or_its_source_raised() -> None:
+    errors: list[BaseException] = []
+
+    @tool
+    def fail(error: str) -> None:
+        raise ToolError("for the model") if error == "tool" else ValueError(error)
+
+    async def broken(call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        raise KeyError(call.id)
+
+    async def main() -> None:
+        context: RunContext[None] = RunContext(on_error=errors.append)
+        for error in ("tool", "value"):
+            await execute(fail, ToolCall("1", "fail", {"error": error}), context)
+        await run_call(broken, ToolCall("2", "fail"), context)
+
+    asyncio.run(main())
+    assert [repr(error) for error in errors] == ["ValueError('value')", "KeyError('2')"]
+
+
+def test_plain_function_can_run_in_the_current_thread_as_in_worker_processes() -> None:
+    thread = LoopThread("test")
+
+    @tool
+    def work(kind: str) -> Any:
+        if kind == "error":
+            raise ValueError("no")
+        return asyncio.sleep(0, [1]) if kind == "later" else threading.get_ident()
+
+    def run(**arguments: str) -> ToolResult:
+        return execute_here(work, ToolCall("1", "work", arguments), RunContext(), thread.loop())
+
+    assert run(kind="now").value == threading.get_ident()
+    assert run(kind="later").value == [1]
+    assert told(run(kind="error")) == "work failed: ValueError: no"
+    assert told(run()).startswith("invalid parameters: kind: is required")
+    thread.close()
+
+
 @pytest.mark.requirement("S3-10")
 def test_tool_is_cancelled_at_its_timeout() -> None:
     async def sleep() -> None:
@@ -383,6 +444,25 @@ def test_items_of_an_async_generator_are_collected_and_it_is_closed() -> None:
     assert closed.is_set()
 
 
+def test_async_generator_that_the_program_still_holds_is_closed() -> None:
+    closed: list[str] = []
+
+    async def count() -> AsyncIterator[int]:
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            closed.append("yes")
+
+    async def main() -> None:
+        numbers = count()
+        made = tool_from_schema("numbers", "Counts.", {"type": "object"}, lambda arguments: numbers)
+        await execute(made, ToolCall("1", "numbers"))
+        assert closed == ["yes"]
+
+    asyncio.run(main())
+
+
 def test_endless_generator_is_read_up_to_a_maximum() -> None:
     def numbers() -> Any:
         return itertools.count()
@@ -476,7 +556,7 @@ def test_result_that_is_not_json_serializable_is_described() -> None:
         result = asyncio.run(execute(made, ToolCall("1", "give")))
         assert not result.is_error
         assert result.value.startswith(message)
-        assert len(result.value) < 600
+        assert len(result.value) < 4_100
 
 
 @pytest.mark.parametrize("value", ["ü" * 500, ["x"] * 500, {"k": "v" * 500}])
@@ -494,7 +574,20 @@ def test_result_of_exactly_the_maximum_size_is_not_cut() -> None:
     def large() -> str:
         return "ü" * 100
 
+    def structured() -> list[str]:
+        return ["ü" * 96]
+
     assert use(large, options={"max_result_chars": 100}).value == "ü" * 100
+    assert use(structured, options={"max_result_chars": 100}).value == ["ü" * 96]
+    assert isinstance(use(structured, options={"max_result_chars": 99}).value, str)
+
+
+def test_results_have_at_most_200_000_characters_by_default() -> None:
+    def text(size: int) -> str:
+        return "x" * size
+
+    assert use(text, size=200_000).value == "x" * 200_000
+    assert use(text, size=200_001).value.endswith("x… [cut: the first 200,000 of 200,001 characters]")
 
 
 def test_images_within_a_result_become_media_too() -> None:
@@ -548,6 +641,14 @@ def test_texts_media_and_resources_of_a_function_are_content_in_their_order() ->
 
     assert (use(several).content, use(several).value) == (content, None)
     assert use(single).content == content[2:]
+
+
+@pytest.mark.parametrize(("final", "is_final"), [(True, True), (False, False), (lambda text: text.text == "a", True)])
+def test_content_can_be_the_final_result(final: Any, is_final: bool) -> None:
+    def words() -> Text:
+        return Text("a")
+
+    assert use(words, options={"final": final}).is_final is is_final
 
 
 def test_images_become_media() -> None:

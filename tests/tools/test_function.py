@@ -56,6 +56,14 @@ def test_options_of_the_decorator_are_in_the_spec() -> None:
     )
     assert add.spec.effects == Effects(idempotent=True)
     assert add.spec.repeatable
+    assert (add.spec.final, tool_of(add.function).timeout) == (False, 30)
+
+
+@pytest.mark.parametrize(("options", "is_error"), [({}, False), ({"check_formats": True}, True)])
+def test_formats_are_checked_only_on_request(options: Any, is_error: bool) -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "string", "format": "email"}}}
+    made = tool_from_schema("send", "Sends.", schema, lambda arguments: 1, **options)
+    assert use(made, to="nobody").is_error is is_error
 
 
 @pytest.mark.requirement("S3-01", "S3-03")

@@ -333,7 +333,7 @@ def test_source_that_returns_another_result_has_failed(answer: Any) -> None:
 
     result = asyncio.run(main())
     assert (result.id, result.name, result.is_error) == ("0", "read", True)
-    assert result.value == "read failed: its source did not return a result of this call"
+    assert result.value == "read failed: TypeError: the source did not return a result of this call"
 
 
 def effects(reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()) -> Effects:
@@ -370,6 +370,7 @@ ACCOUNTS = {
         ),
         ([("rates", {}), ("withdraw", {"id": "a"}), ("reset", {}), ("rates", {})], {1: {0}, 2: {1}, 3: {2}}),
         ([("withdraw", {}), ("withdraw", {"id": "a"})], {1: {0}}),
+        ([("transfer", {"source": "a", "target": "b"}), ("transfer", {"source": "b", "target": "c"})], {1: {0}}),
         ([("send", {}), ("ping", {}), ("send", {}), ("other", {}), ("withdraw", {"id": "a"})], {}),
     ],
 )
@@ -402,6 +403,22 @@ def test_ordered_calls_run_one_after_the_other_and_the_others_together() -> None
     assert sorted(asyncio.run(asyncio.wait_for(main(), BOUND))) == ["0", "1", "2", "3"]
     assert log.index("end 0") < log.index("start 1") < log.index("end 1") < log.index("start 2")
     assert log.index("start 3") < log.index("end 0")
+
+
+def test_calls_with_a_concurrency_of_one_run_in_their_order() -> None:
+    log: list[str] = []
+
+    async def work(call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        await asyncio.sleep(0)
+        log.append(call.id)
+        return ToolResult(call.id, call.name)
+
+    async def main() -> list[int]:
+        ended = each_call(planned("a", "b", "c"), work, max_concurrency=1, order={1: {0}})
+        return [position async for position, _, _ in ended]
+
+    assert asyncio.run(main()) == [0, 1, 2]
+    assert log == ["0", "1", "2"]
 
 
 def test_order_of_many_calls_costs_linear_work() -> None:

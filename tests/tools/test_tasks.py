@@ -2,6 +2,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -170,6 +171,30 @@ def test_task_that_ignores_its_timeout_is_abandoned_after_the_grace_period(monke
         with pytest.raises(Expired) as caught:
             await run_in_task(ignore_cancellation, timeout=0.01)
         assert "may still be running" in str(caught.value)
+        release.set()
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody waits for an abandoned task
+            await asyncio.sleep(0)
+
+    run(main)
+
+
+def test_cancellation_of_the_caller_ends_with_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "CANCEL_GRACE_SECONDS", 0.02)
+
+    async def main() -> None:
+        started, release = asyncio.Event(), asyncio.Event()
+
+        async def ignore_cancellation() -> None:
+            started.set()
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+        caller = asyncio.create_task(run_in_task(ignore_cancellation))
+        await started.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
         release.set()
         while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody waits for an abandoned task
             await asyncio.sleep(0)

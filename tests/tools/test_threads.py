@@ -317,6 +317,24 @@ def test_arguments_are_not_kept_alive_after_the_end() -> None:
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
+def test_result_is_not_kept_alive_after_the_end() -> None:
+    class Large:
+        pass
+
+    async def main() -> None:
+        threads = Threads()
+        kept = weakref.ref(await threads.run(Large, timeout=BOUND))
+        while kept() is not None:  # the thread may not have dropped its references yet
+            await asyncio.sleep(0)
+            gc.collect()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND / 2))
+
+
+def test_threads_are_daemons() -> None:
+    assert asyncio.run(Threads().run(lambda: threading.current_thread().daemon))
+
+
 def test_error_when_no_thread_can_be_started() -> None:
     program = """
 import asyncio, resource, threading

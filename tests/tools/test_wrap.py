@@ -84,16 +84,15 @@ def test_wrappers_can_be_nested() -> None:
     assert call(source, "fs_read").value == "x"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "a"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_time_limit_must_be_a_positive_number(seconds: Any) -> None:
     with pytest.raises(ConfigError, match=f"must be a positive number of seconds, got {seconds!r}"):
         TimeLimited(FILES, seconds)
 
 
-@pytest.mark.parametrize("keep", [5, "read"])
-def test_filtered_takes_names_or_a_function(keep: Any) -> None:
+def test_filtered_does_not_take_one_name() -> None:
     with pytest.raises(ConfigError, match="Filtered takes a collection of names or a function"):
-        Filtered(FILES, keep)
+        Filtered(FILES, "read")
 
 
 def test_wrappers_take_functions() -> None:

@@ -62,3 +62,13 @@ def test_history_of_other_messages_keeps_derived_values_of_the_shared_start() ->
     assert longer.derived("x", lambda known, new: (known, len(new))) == (2, 1)  # type: ignore[comparison-overlap]
     other = history.with_messages([history[0], Message.user("other"), Message.user("c")])
     assert other.derived("x", lambda known, new: (known, len(new))) == (None, 3)  # type: ignore[comparison-overlap]
+
+
+def test_histories_are_equal_by_their_messages() -> None:
+    history = History([Message.user("a")])
+    assert history == History([Message.user("a")]) == (Message.user("a"),)
+    assert history != History([Message.user("b")])
+    assert history != (Message.user("b"),)
+    assert history != [Message.user("a")]
+    assert (Message.user("a") in history, Message.user("b") in history) == (True, False)
+    assert repr(history) == f"History([{Message.user('a')!r}])"

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from midspan._types.parts import Blob, ToolCall, ToolResult, is_local_id, local_id
+from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult, is_local_id, local_id
 from midspan.errors import ConfigError
 
 
@@ -73,6 +73,13 @@ def test_call_without_arguments_and_id_gets_a_local_id() -> None:
     made = ToolCall.read({"name": "now"})
     assert made is not None
     assert (made.name, made.arguments, is_local_id(made.id)) == ("now", {}, True)
+    assert ToolCall.read({"id": "1", "name": "now"}) == ToolCall("1", "now")
+
+
+def test_error_result_of_a_call_has_its_id_and_its_notes() -> None:
+    assert ToolCall("1", "add").error_result("no", "a", "b") == ToolResult(
+        "1", "add", "no", is_error=True, notes=("a", "b")
+    )
 
 
 @pytest.mark.parametrize("arguments", [{}, None])
@@ -87,3 +94,24 @@ def test_call_without_arguments_is_a_call(word: str, arguments: Any) -> None:
         assert read is not None
         assert (read.name, read.arguments) == ("now", {})
     assert ToolCall.read(SimpleNamespace(name="now")) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        (ToolResult("1", "f", 0, content=(Text("a"),)), 0),
+        (ToolResult("1", "f"), None),
+        (
+            ToolResult("1", "f", content=(Text("a"), Blob("image/png"), Resource("u"), Resource("v", text="b"))),
+            "a\nu\nb",
+        ),
+        (ToolResult("1", "f", content=(Blob("image/png"),)), None),
+    ],
+)
+def test_model_reads_the_value_or_the_texts_of_a_result(result: ToolResult, value: Any) -> None:
+    assert result.model_value == value
+
+
+def test_media_of_a_result_are_its_blobs() -> None:
+    image = Blob("image/png")
+    assert ToolResult("1", "f", content=(Text("a"), image, Resource("u"))).media == (image,)

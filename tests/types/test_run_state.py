@@ -3,17 +3,30 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
 from midspan._loop.result import RunStream
 from midspan._types.codec import from_json, to_json
-from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd
+from midspan._types.events import (
+    CANCELLED,
+    ErrorInfo,
+    RunEnd,
+    RunEvent,
+    RunStart,
+    ToolEnd,
+    ToolStart,
+    TurnEnd,
+    TurnRetry,
+    TurnStart,
+)
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import Text, Thought, ToolCall, ToolResult
-from midspan._types.run_state import RunState
+from midspan._types.parts import NOT_RUN, OVER_LIMIT, Blob, Text, Thought, ToolCall, ToolResult
+from midspan._types.run_state import RunState, has_no_answer
 from midspan.errors import IncompleteResponseError, MidspanError, ServerError, ToolError
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -162,3 +175,120 @@ def test_failed_turns_are_counted_anew_after_a_call() -> None:
     assert after_call.failed_turns == 0
     answered = state.after(TurnEnd(2, Message("model", (Text("3"),)), FinishReason.END, Usage()))
     assert answered.failed_turns == 2, "whether text is an answer is decided by the policies"
+
+
+def responded(state: RunState, *parts: Any, finish_reason: FinishReason = FinishReason.END, **fields: Any) -> RunState:
+    return state.after(TurnEnd(state.turn, Message("model", parts), finish_reason, Usage(input=5), **fields))
+
+
+START = RunState.of_events([RunStart("r", "m", (Message.user("hi"),)), TurnStart(1)])
+CALL = ToolCall("1", "add", {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("parts", "finish_reason"),
+    [
+        ((), FinishReason.END),
+        ((Text(""), Thought("hm")), FinishReason.END),
+        ((Text("It is"),), FinishReason.CUT),
+        ((CALL,), FinishReason.CUT),
+    ],
+)
+def test_response_without_usable_content_is_counted_but_not_part_of_the_conversation(
+    parts: tuple[Any, ...], finish_reason: FinishReason
+) -> None:
+    state = responded(START, *parts, finish_reason=finish_reason, requests=3)
+    assert (state.history, state.calls, state.finish_reason) == (START.history, (), finish_reason)
+    assert (state.usage, state.requests) == (Usage(input=5), 3)
+
+
+def test_text_of_paused_turns_is_kept_until_the_next_call() -> None:
+    pauses = FinishReason.CONTINUES
+    first = responded(replace(START, failed_turns=1), Text("a"), finish_reason=pauses)
+    assert (first.partial_text, first.failed_turns) == ("a", 0)
+    second = responded(first, Text("b"), finish_reason=pauses, citations=(Citation("https://a"),))
+    assert (second.partial_text, second.citations) == ("ab", (Citation("https://a"),))
+    assert responded(second, Text("c")).partial_text == "ab"
+    assert responded(second, CALL).partial_text == ""
+    assert responded(replace(START, failed_turns=1), Text("a")).failed_turns == 1
+
+
+def test_retry_is_counted_and_its_message_is_part_of_the_conversation() -> None:
+    state = START.after(TurnRetry(1, "empty", Message.user("Go on."))).after(TurnRetry(1, "empty"))
+    assert (state.history[-1], len(state.history), state.failed_turns) == (Message.user("Go on."), 2, 2)
+    assert (state.retries_exhausted, state.after(TurnRetry(1, "empty")).retries_exhausted) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("notes", "was_run", "is_refused"),
+    [((), True, False), (("a: 1",), True, False), ((NOT_RUN,), False, False), ((OVER_LIMIT,), False, True)],
+)
+def test_call_that_was_not_run_or_refused_is_known_by_its_notes(
+    notes: tuple[str, ...], was_run: bool, is_refused: bool
+) -> None:
+    result = ToolResult("1", "add", 3, notes=notes, meta={"limit": "max_tool_calls"})
+    state = responded(START, CALL).after(ToolEnd(1, result, 0.5))
+    [run] = state.tool_runs
+    assert (run.was_run, run.is_refused, state.has_run_call) == (was_run, is_refused, was_run)
+    assert (run.id, run.name, run.arguments, run.value, run.is_error) == ("1", "add", CALL.arguments, 3, False)
+    assert (state.refused_turns, state.limit) == ((1, "max_tool_calls") if is_refused else (0, None))
+
+
+def test_turn_is_refused_if_all_of_its_calls_are() -> None:
+    calls = (CALL, ToolCall("2", "add"))
+    refused, run = ToolResult("1", "add", notes=(OVER_LIMIT,)), ToolResult("2", "add")
+    state = responded(START, *calls)
+    assert state.after(ToolEnd(1, refused, 0, 0)).after(ToolEnd(1, refused, 0, 1)).refused_turns == 1
+    state = state.after(ToolEnd(1, run, 0, 1))
+    assert state.unanswered == [(0, CALL)]
+    state = state.after(ToolEnd(1, refused, 0, 0))
+    assert (state.refused_turns, state.history[-1]) == (0, Message("user", (refused, run)))
+    assert (state.unanswered, state.final_result) == ([], None)
+
+
+def test_calls_of_an_earlier_run_are_not_calls_of_this_one() -> None:
+    state = RunState.of(History([Message.user("?"), Message("model", (CALL,))]))
+    state = state.after(ToolEnd(0, ToolResult("1", "add", 3), 0.5))
+    assert (state.has_run_call, len(state.tool_runs)) == (False, 1)
+
+
+def test_refused_turns_are_counted_anew_when_calls_are_forbidden() -> None:
+    state = replace(START, refused_turns=2)
+    assert state.after(TurnStart(2)).refused_turns == 2
+    forbidden = state.after(TurnStart(2, tools_withdrawn=True, limit="max_turns"))
+    assert (forbidden.refused_turns, forbidden.calls_forbidden, forbidden.limit) == (0, True, "max_turns")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "parts", "is_added"),
+    [
+        ("Too many turns.", "max_turns", (CALL,), True),
+        ("", "max_turns", (CALL,), False),
+        ("It is 3.", None, (CALL,), False),
+        ("It is 3.", "max_turns", (Text("It is 3."),), False),
+    ],
+)
+def test_message_that_replaces_the_answer_is_part_of_the_conversation(
+    text: str, limit: str | None, parts: tuple[Any, ...], is_added: bool
+) -> None:
+    state = responded(START, *parts).settled("was not run")
+    after = state.after(RunEnd("r", text, Usage(), 1, limit))
+    assert after.history.messages[len(state.history) :] == ((Message("model", (Text(text),)),) if is_added else ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(CANCELLED, "was cancelled before it ended"), ("OutputError", "was not run, because")]
+)
+def test_calls_without_results_get_error_results_when_the_run_fails(kind: str, words: str) -> None:
+    state = responded(START, CALL, ToolCall("2", "add")).after(ToolEnd(1, ToolResult("2", "add", 3), 0.5, 1))
+    state = state.after(RunEnd("r", "", Usage(), 1, error=ErrorInfo(kind, "?")))
+    first, second = state.history[-1].results
+    assert (first.is_error, first.value[:40].startswith(f"add {words}"[:40]), second.value) == (True, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_without_answer"),
+    [((), True), ((Text(" "), CALL), True), ((Text("a"),), False), ((Blob("image/png"),), False)],
+)
+def test_answer_is_text_or_media(parts: tuple[Any, ...], is_without_answer: bool) -> None:
+    assert has_no_answer(Message("model", parts)) is is_without_answer

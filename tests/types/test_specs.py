@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from midspan._types.specs import Effects, ModelSettings, ToolChoice, ToolSpec, unknown_tool
+from midspan._types.specs import Effects, Limits, ModelSettings, ToolChoice, ToolSpec, unknown_tool
 from midspan.errors import ConfigError
 
 
@@ -123,7 +123,6 @@ def test_tool_can_be_declared_as_other_apis_write_it(declaration: Any, spec: Too
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [
-        (5, "expected a ToolSpec or a dict that declares a tool, got 5"),
         ({"description": "Adds."}, "a declaration needs a name"),
         ({"type": "function", "function": {}}, "a declaration needs a name"),
         ({"name": "add", "schema": {}}, "add: the declaration has 'schema', but none of: parameters, inputSchema"),
@@ -149,6 +148,12 @@ def test_unknown_tool_is_reported_with_the_one_name_that_is_close(name: str, mes
     assert unknown_tool(name, ["health_check", "delete", "create"]) == message
 
 
+@pytest.mark.parametrize("namespace", ["default_api.", "default_api:", "functions.", "tools."])
+def test_name_within_a_namespace_of_a_model_is_suggested_without_it(namespace: str) -> None:
+    message = unknown_tool(f"{namespace}add", ["add", "sub"])
+    assert message == f"unknown tool: {namespace}add; did you mean add? The tools are: add, sub"
+
+
 def test_only_the_best_of_several_close_names_is_suggested() -> None:
     tools = ["cloudgenie_delete_resource", "cloudgenie_create_resource", "cloudgenie_health_check"]
     assert "did you mean cloudgenie_health_check? The tools" in unknown_tool("cloudgenie_health", tools)
@@ -167,3 +172,45 @@ def test_settings_that_no_service_accepts_are_an_error(settings: dict[str, Any],
         ModelSettings(**settings)
     with pytest.raises(ConfigError, match=words):
         ModelSettings.of(settings)
+
+
+def test_settings_and_limits_may_be_omitted_or_objects() -> None:
+    settings, limits = ModelSettings(max_tokens=1), Limits(max_turns=1)
+    assert (ModelSettings.of(settings), Limits.of(limits)) == (settings, limits)
+    assert (ModelSettings.of({"max_tokens": 1}), Limits.of({"max_turns": 1})) == (settings, limits)
+    assert (ModelSettings.of(None), Limits.of(None)) == (ModelSettings(), Limits())
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_turns": 0}, {"max_tokens": "many"}, {"max_calls_per_tool": {"add": 0}}, {"on_limit": "stop"}, {"turns": 1}],
+)
+def test_invalid_limit_is_an_error(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Limits.of(limits)
+
+
+def test_limits_may_differ_by_tool() -> None:
+    assert Limits(max_calls_per_tool={"add": 1}).max_calls_per_tool == {"add": 1}
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "safe_to_retry"),
+    [
+        (ToolSpec("f"), None, False),
+        (ToolSpec("f", read_only=True), False, True),
+        (ToolSpec("f", read_only=False), True, False),
+        (ToolSpec("f", read_only=True, destructive=True), False, True),
+        (ToolSpec("f", destructive=True), True, False),
+        (ToolSpec("f", destructive=False), None, False),
+        (ToolSpec("f", effects=Effects(reads=("a",))), False, True),
+        (ToolSpec("f", effects=Effects(writes=("a",))), True, False),
+        (ToolSpec("f", effects=Effects(writes=("a",), idempotent=True)), True, True),
+        (ToolSpec("f", effects=Effects(idempotent=True)), None, True),
+        (ToolSpec("f", effects=Effects(reads=("a",), idempotent=True)), False, True),
+    ],
+)
+def test_what_a_tool_changes_follows_from_its_declaration(
+    spec: ToolSpec, changes: bool | None, safe_to_retry: bool
+) -> None:
+    assert (spec.changes, spec.safe_to_retry) == (changes, safe_to_retry)

@@ -2,7 +2,16 @@ import pytest
 
 from midspan import Limits
 from midspan._loop.policies import time_limit_error
-from midspan._types.texts import canonical_json, count_noun
+from midspan._types.texts import (
+    canonical_json,
+    check_text,
+    check_token,
+    count_noun,
+    estimate_tokens,
+    truncate,
+    with_article,
+)
+from midspan.errors import ConfigError
 from midspan.tools.execution import timeout_message
 from midspan.tools.tasks import Expired
 
@@ -27,3 +36,34 @@ def test_values_that_are_nested_too_deeply_have_a_key(innermost: float | str) ->
     for _ in range(20_000):
         deep = [deep]
     assert canonical_json(deep) == canonical_json(deep) != canonical_json([])
+
+
+def test_equal_json_has_one_canonical_form() -> None:
+    assert canonical_json({"b": [1.0, {"c": 2.5}], "a": "3.0"}) == b'{"a":"3.0","b":[1,{"c":2.5}]}'
+    assert canonical_json({"b": 1}) == canonical_json({"b": 1.0}) != canonical_json({"b": 1.5})
+
+
+def test_long_text_is_cut_with_a_mark() -> None:
+    assert truncate("abc", 3) == "abc"
+    assert truncate("abcd", 3) == "abc… [cut: the first 3 of 4 characters]"
+    assert truncate("\ud800", 3) == "\ufffd"
+
+
+def test_text_must_be_a_string_of_unicode() -> None:
+    check_text("é", "the name")
+    with pytest.raises(ConfigError, match="the name must be a string, got 5"):
+        check_text(5, "the name")
+    with pytest.raises(ConfigError, match=r"the name is not valid Unicode: it contains '\\ud800' at character 1"):
+        check_text("a\ud800", "the name")
+
+
+def test_token_has_at_least_16_printable_characters() -> None:
+    check_token("x" * 16)
+    for token, words in (("x" * 15, "fewer than 16"), ("é" * 16, "printable ASCII"), (5, "printable ASCII")):
+        with pytest.raises(ConfigError, match=words):
+            check_token(token)
+
+
+def test_estimates_and_articles() -> None:
+    assert (estimate_tokens(""), estimate_tokens("x" * 8)) == (1, 3)
+    assert (with_article("Odd"), with_article("set"), with_article("")) == ("an Odd", "a set", "a ")

@@ -28,30 +28,23 @@ _EVENTS = frozenset(get_args(RunEvent))
 class _Document(Struct):
     midspan: int
     kind: str
-    value: Any
-
-
-class _Envelope(Struct):
-    midspan: int
-    kind: str
     value: Raw
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_document = msgspec.json.Decoder(_Document).decode
 
 
 def to_json(value: RunEvent | Iterable[Message]) -> bytes:
     """Encode the messages of a conversation, or an event of a run; see `from_json`."""
     try:
-        if type(value) is UnknownEvent:
-            return _encode(_Document(VERSION, "event", value.raw))
         if type(value) in _EVENTS:
-            return _encode(_Document(VERSION, "event", value))
+            stored = value.raw if type(value) is UnknownEvent else value
+            return _encode({"midspan": VERSION, "kind": "event", "value": stored})
         messages = tuple(value)  # type: ignore[arg-type]  # it is not an event
         if not all(isinstance(message, Message) for message in messages):
             raise TypeError("expected messages, or an event of a run")
-        return _encode(_Document(VERSION, "messages", messages))
+        return _encode({"midspan": VERSION, "kind": "messages", "value": messages})
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise CodecError(f"{type(value).__name__} is not JSON serializable: {error}") from error
 
@@ -62,7 +55,7 @@ def from_json(data: bytes | str, kind: Literal["messages", "event"]) -> Any:
     The kinds are `messages` (a tuple of Message) and `event` (one of the events of a run).
     """
     try:
-        document = _decode_envelope(data)
+        document = _decode_document(data)
         if document.midspan > VERSION:
             raise CodecError(
                 f"this document has format version {document.midspan}, but this release reads up to version {VERSION}; "

@@ -47,8 +47,6 @@ class RunHost(Protocol):
 class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    __slots__ = ("_host", "_on_error", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
-
     def __init__(
         self,
         user: User = None,  # type: ignore[assignment]  # without a value, User is None
@@ -167,8 +165,6 @@ def trace_headers() -> dict[str, str]:
 
 class _NoContext(RunContext[Any]):
     """Shared by all calls that are made outside a run, so it must not change."""
-
-    __slots__ = ()
 
     def start(self, timeout: float | None) -> float:  # noqa: ARG002 - of the class above
         return monotonic()

@@ -183,24 +183,9 @@ class UnknownEvent(Struct, frozen=True, gc=False):
     raw: Raw
 
 
-KnownEvent = (
-    RunStart
-    | TurnStart
-    | TextDelta
-    | ThoughtDelta
-    | ToolCallDelta
-    | TurnEnd
-    | TurnRetry
-    | RequestRetry
-    | ToolStart
-    | ToolProgress
-    | ToolRetry
-    | ApprovalNeeded
-    | ToolEnd
-    | SourceUnavailable
-    | Interrupted
-    | RunEnd
-)
+_TurnEvent = TurnStart | TextDelta | ThoughtDelta | ToolCallDelta | TurnEnd | TurnRetry | RequestRetry
+_ToolEvent = ToolStart | ToolProgress | ToolRetry | ApprovalNeeded | ToolEnd
+KnownEvent = RunStart | _TurnEvent | _ToolEvent | SourceUnavailable | Interrupted | RunEnd
 RunEvent = KnownEvent | UnknownEvent
 
 

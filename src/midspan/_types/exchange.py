@@ -3,9 +3,11 @@
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from functools import cached_property
+from operator import add
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, ProviderData
@@ -137,14 +139,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input + self.output + self.thoughts + self.tools
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.thoughts + other.thoughts,
-            self.cached + other.cached,
-            self.tools + other.tools,
-            self.cache_write + other.cache_write,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 class Citation(Struct, frozen=True, gc=False, omit_defaults=True):

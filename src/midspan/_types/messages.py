@@ -11,8 +11,6 @@ Role = Literal["user", "model"]
 ROLES: dict[str, Role] = {"user": "user", "model": "model", "assistant": "model", "function": "user", "tool": "user"}
 """Our role for each role that other APIs and older clients use."""
 T = TypeVar("T")
-_NOT_CACHED: tuple[int, Any] = (0, None)
-_new_object = object.__new__
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -35,12 +33,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
-        if len(self.parts) == 1:  # usually
-            part = self.parts[0]
-            return (part,) if type(part) is ToolCall else ()
-        calls = tuple([part for part in self.parts if type(part) is ToolCall])
         answered = {part.id for part in self.parts if type(part) is ToolResult}
-        return tuple(call for call in calls if call.id not in answered) if answered else calls
+        return tuple(part for part in self.parts if type(part) is ToolCall and part.id not in answered)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -64,18 +58,14 @@ class History:
 
     def append(self, *messages: Message) -> "History":
         """Return a history with these messages at its end."""
-        longer: History = _new_object(History)  # without __init__, which would start with no cached values
-        longer.messages = self.messages + messages
+        longer = History(self.messages + messages)
         longer._derived = self._derived
         return longer
 
     def with_messages(self, messages: Iterable[Message]) -> "History":
-        """Return a history of these messages. Cached values that cover only the common prefix are kept."""
-        other = History(messages)
-        pairs = zip(self.messages, other.messages, strict=False)
-        shared = next((index for index, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
-        other._derived = {key: cached for key, cached in self._derived.items() if cached[0] <= min(shared, len(other))}
-        return other
+        """Return a history of these messages. Cached values are kept if they start with all messages of this one."""
+        items, count = tuple(messages), len(self.messages)
+        return self.append(*items[count:]) if items[:count] == self.messages else History(items)
 
     def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
         """Return what `extend` makes of these messages, computed once and kept beside them.
@@ -84,16 +74,13 @@ class History:
         messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
         """
         count, cached = self.cached(key)
-        if count == len(self.messages) and count:
-            value: T = cached
-            return value
-        value = extend(cached, self.messages[count:])
+        value: T = cached if 0 < count == len(self.messages) else extend(cached, self.messages[count:])
         self.cache(key, value)
         return value
 
     def cached(self, key: Hashable) -> tuple[int, Any]:
         """Return the number of messages that the cached value covers, and the value; (0, None) without one."""
-        return self._derived.get(key, _NOT_CACHED)
+        return self._derived.get(key, (0, None))
 
     def cache(self, key: Hashable, value: Any) -> None:
         """Cache a value that was derived from all messages of this history."""

@@ -55,8 +55,7 @@ class ToolRun(Struct, frozen=True, gc=False):
     @property
     def is_refused(self) -> bool:
         """Whether a rule of the run kept the call from running."""
-        notes = self.result.notes
-        return bool(notes) and not REFUSED.isdisjoint(notes)
+        return not REFUSED.isdisjoint(self.result.notes)
 
 
 class RunState(Struct, frozen=True, gc=False):
@@ -138,53 +137,41 @@ class RunState(Struct, frozen=True, gc=False):
 
     def after_response(self, event: TurnEnd) -> "RunState":
         message, finish_reason = event.message, event.finish_reason
-        usage = self.usage + event.usage
-        extra_requests = self.extra_requests + event.requests - 1
-        calls = message.calls
-        if finish_reason is CUT or (not calls and is_empty(message)):
-            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
-        pauses = finish_reason is CONTINUES
+        usage, extra_requests = self.usage + event.usage, self.extra_requests + event.requests - 1
+        state = replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
+        if finish_reason is CUT or is_empty(message):
+            return state
+        calls, pauses = message.calls, finish_reason is CONTINUES
         text = "" if calls else self.partial_text + message.text if pauses else self.partial_text
         return replace(
-            self,
+            state,
             history=self.history.append(message),
-            usage=usage,
-            extra_requests=extra_requests,
             citations=self.citations + event.citations,
             calls=calls,
             failed_turns=0 if calls or pauses else self.failed_turns,
-            finish_reason=finish_reason,
             partial_text=text,
         )
 
     def after_call(self, event: ToolEnd) -> "RunState":
-        result = event.result
-        run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
-        limit, has_run_call, is_refused = self.limit, self.has_run_call or self.turn > 0, False
-        if result.notes:
-            is_refused = run.is_refused
-            has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
-            limit = limit or (result.meta.get("limit") if is_refused else None)
-        runs = self.ended + (run,)  # noqa: RUF005 - unpacking costs more
-        if len(runs) < len(self.calls):
-            return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
-        results: tuple[ToolResult, ...] = (result,)
-        final = result if result.is_final else None
-        if len(runs) > 1:
-            runs = tuple(sorted(runs, key=lambda run: run.index))
-            results = tuple([run.result for run in runs])
-            final = next((result for result in results if result.is_final), None)
-            is_refused = all(run.is_refused for run in runs)
-        return replace(
+        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
+        state = replace(
             self,
+            ended=(*self.ended, run),
+            limit=self.limit or (run.result.meta.get("limit") if run.is_refused else None),
+            has_run_call=self.has_run_call or (self.turn > 0 and run.was_run),
+        )
+        if len(state.ended) < len(self.calls):
+            return state
+        runs = tuple(sorted(state.ended, key=lambda run: run.index))
+        results = tuple(run.result for run in runs)
+        return replace(
+            state,
             history=self.history.append(Message("user", results)),
             calls=(),
             ended=(),
             tool_runs=self.tool_runs + runs,
-            limit=limit,
-            has_run_call=has_run_call,
-            refused_turns=self.refused_turns + 1 if is_refused else 0,
-            final_result=final,
+            refused_turns=self.refused_turns + 1 if all(run.is_refused for run in runs) else 0,
+            final_result=next((result for result in results if result.is_final), None),
         )
 
     def settled(self, reason: str) -> "RunState":
@@ -202,8 +189,6 @@ class RunState(Struct, frozen=True, gc=False):
     @property
     def unanswered(self) -> list[tuple[int, ToolCall]]:
         """The calls of the turn that have no result yet, each with its position in the turn."""
-        if not self.ended:
-            return list(enumerate(self.calls))
         ended = {run.index for run in self.ended}
         return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
 

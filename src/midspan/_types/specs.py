@@ -52,8 +52,6 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
         """Return a spec from a dict as OpenAI, Anthropic, Gemini or MCP write a tool."""
         if isinstance(declaration, ToolSpec):
             return declaration
-        if not isinstance(declaration, Mapping):
-            raise ConfigError(f"expected a ToolSpec or a dict that declares a tool, got {declaration!r:.80}")
         function = declaration.get("function")
         fields: Mapping[str, Any] = function if isinstance(function, Mapping) else declaration
         name, description = fields.get("name"), fields.get("description") or ""
@@ -266,9 +264,9 @@ def unknown_tool(name: str, names: Iterable[str]) -> str:
     """Return what to tell a model that called a tool which does not exist, with the name that it may have meant."""
     from difflib import get_close_matches  # loaded with the first unknown tool
 
-    known = list(names)
-    namespace = next((namespace for namespace in NAMESPACES if name.startswith(namespace)), "")
-    wanted = name.removeprefix(namespace)
+    known, wanted = list(names), name
+    for namespace in NAMESPACES:
+        wanted = wanted.removeprefix(namespace)
     near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 1, 0.65)
     message = f"unknown tool: {name[:_MAX_NAME_CHARS]}; "
     if not known:

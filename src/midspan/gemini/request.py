@@ -242,8 +242,7 @@ def _read_tool(tool: GeminiTool, where: str) -> wire.Tool:
         case Mapping() if "name" not in tool and "function" not in tool:
             return _read_whole_tool(tool, where)
         case Toolbox() | SessionTools():
-            source = tool.source() if isinstance(tool, Toolbox) else tool
-            return wire.Tool(function_declarations=[*map(_declaration_of, source.listing.tools)])
+            return wire.Tool(function_declarations=[_declaration_of(item.spec) for item in tool.tools().values()])
     return wire.Tool(function_declarations=[_read_function(tool, where)])
 
 

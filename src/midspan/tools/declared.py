@@ -96,8 +96,7 @@ def spec_from_parameters(name: str, description: str, parameters: Sequence[Mappi
     """Return the spec of a tool that is described by a list of parameters, with type names in any spelling."""
     try:
         parsed = msgspec.convert(parameters, list[_Parameter])
-        schemas = map(_parameter_schema, parsed, parameters)
-        properties = {parameter.name: schema for parameter, schema in zip(parsed, schemas, strict=True)}
+        properties = dict(map(_property, parsed, parameters))
     except (SchemaError, msgspec.ValidationError) as error:
         raise SchemaError(f"parameters of {name}: {error}") from error
     if len(properties) < len(parsed):
@@ -107,11 +106,11 @@ def spec_from_parameters(name: str, description: str, parameters: Sequence[Mappi
     return ToolSpec(name, description, schema | ({"required": required} if required else {}))
 
 
-def _parameter_schema(parameter: _Parameter, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _property(parameter: _Parameter, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     not_keywords = _Parameter.__struct_fields__
     keywords = {key: value for key, value in fields.items() if key not in not_keywords and value not in (None, "")}
     try:
         validation = msgspec.json.decode(parameter.validation_json or "{}", type=dict[str, Any])
-        return normalize({"type": "any", **keywords, **validation})
+        return parameter.name, normalize({"type": "any", **keywords, **validation})
     except (SchemaError, TypeError, msgspec.DecodeError) as error:
         raise SchemaError(f"{parameter.name!r}: {error}") from error

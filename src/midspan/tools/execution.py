@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from time import monotonic, perf_counter
@@ -18,25 +18,19 @@ import msgspec
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
-from midspan._types.texts import NOT_JSON, count_noun, truncate
+from midspan._types.texts import count_noun, truncate
 from midspan.errors import ArgumentError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.source import (
-    ToolListing,
-    ToolSource,
-    bulleted,
-    describe_error,
-    unknown_tool_result,
-)
+from midspan.tools.source import ToolListing, ToolSource, bulleted, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
+from midspan.tools.threads import THREADS
 
 _log = logging.getLogger("midspan.tools")
 
 _MAX_ITEMS = 10_000
 """How many items of a generator are read."""
 _MAX_MEDIA_DEPTH = 4
-_DATA_TYPES = frozenset((dict, str, int, float, bool, type(None)))
-_PLAIN_TYPES = _DATA_TYPES | {list, tuple}
+_PLAIN_TYPES = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 """What most functions return."""
 _CONTENT_TYPES = frozenset((Text, Blob, Resource))
 
@@ -51,19 +45,18 @@ class LocalTools(ToolSource):
             if tool.name in self._tools:
                 raise DuplicateToolError(f"two tools are named {tool.name!r}; rename one of them")
             self._tools[tool.name] = tool
-        self.listing = ToolListing(tuple(tool.spec for tool in self._tools.values()))
-        """What `list_tools` returns. It never changes."""
+
+    def tools(self) -> dict[str, Tool[..., Any]]:
+        """Return the tools by name."""
+        return self._tools
 
     async def list_tools(self) -> ToolListing:
-        return self.listing
+        return ToolListing(tuple(tool.spec for tool in self.tools().values()))
 
-    def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> Coroutine[Any, Any, ToolResult]:
-        tool = self._tools.get(call.name)
-        return _unknown(call, self._tools) if tool is None else execute(tool, call, context)
-
-
-async def _unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    return unknown_tool_result(call, names)
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        tools = self.tools()
+        tool = tools.get(call.name)
+        return unknown_tool_result(call, tools) if tool is None else await execute(tool, call, context)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
@@ -78,30 +71,25 @@ async def run_call(
     `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
     """
     begin = perf_counter()
-    result: Any
     try:
-        result = await (run_in_task(run, call, context, name=call.name) if in_task else run(call, context))
+        if in_task:
+            result: ToolResult = await run_in_task(run, call, context, name=call.name)
+            _check_result(call, result)
+        else:
+            result = await run(call, context)
     except Exception as error:  # noqa: BLE001 - sources are user code
         cause = error.error if isinstance(error, ToolRaised) else error
         name, fields = type(cause).__name__, context.log_fields
         _log.error("the source of tool %s raised %s", call.name, name, exc_info=cause, extra=fields)
         context.report_error(cause)
         result = call.error_result(f"{call.name} failed: {describe_error(cause)}")
-    if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
-        _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
-        result = call.error_result(f"{call.name} failed: its source did not return a result of this call")
-    elif in_task and not _is_json(result.value):
-        _log.error("the source of tool %s returned a value that is not JSON serializable", call.name)
-        result = call.error_result(f"{call.name} failed: its source returned a value that is not JSON serializable")
     return result, perf_counter() - begin
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        _encode(value)
-    except NOT_JSON:
-        return False
-    return True
+def _check_result(call: ToolCall, result: Any) -> None:
+    if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
+        raise TypeError("the source did not return a result of this call")
+    _encode(result.value)  # raises an error if it is not JSON serializable
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
@@ -110,22 +98,20 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
 
         return await run_isolated(tool, call, context)
-    changes: tuple[str, ...] = ()
-    arguments = tool.parameters.fill_if_valid(call.arguments)
-    if arguments is None:
-        validated = tool.parameters.repair(call.arguments)
-        if validated.problems:
-            return _invalid_arguments(call, validated.problems)
-        arguments, changes = validated.arguments, validated.changes
+    validated = tool.parameters.validate(call.arguments)
+    if validated.problems:
+        return _invalid_arguments(call, validated.problems)
     started, name = context.start(tool.timeout), call.name
     function = (
-        partial(tool.function, **arguments) if tool.bind is None else partial(_bind_and_call, tool, arguments, context)
+        partial(tool.function, **validated.arguments)
+        if tool.bind is None
+        else partial(_bind_and_call, tool, validated.arguments, context)
     )
     try:
         if tool.is_async:
             value = await run_in_task(function, timeout=tool.timeout, name=name)
         else:
-            value = await _run_in_thread(function, tool.timeout)
+            value = await THREADS.run(function, timeout=tool.timeout)
         if type(value) not in _PLAIN_TYPES:
             value = await _read(value, tool, started)
     except asyncio.CancelledError:
@@ -138,7 +124,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         return _error_result(call, error, context)
     except ToolError as error:  # the function was not started; the message says why
         return call.error_result(f"{name} was not run: {error}", NOT_RUN)
-    return _to_tool_result(tool, call, value, changes)
+    return _to_tool_result(tool, call, value, validated.changes)
 
 
 def execute_here(
@@ -173,7 +159,7 @@ async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
             continue
         if isinstance(value, Iterator):
-            items = await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left)
+            items = await THREADS.run(list, islice(value, _MAX_ITEMS + 1), timeout=seconds_left)
         elif isinstance(value, AsyncIterator):
             items = await run_in_task(_collect, value, timeout=seconds_left, name=name)
         else:
@@ -189,12 +175,6 @@ def _bind_and_call(tool: Tool[..., Any], arguments: dict[str, Any], context: Run
     except ArgumentError as error:
         raise _InvalidArguments from error
     return tool.function(*positional, **keywords)
-
-
-async def _run_in_thread(function: Callable[[], Any], timeout: float | None) -> Any:
-    from midspan.tools.threads import THREADS  # loaded with the first plain function
-
-    return await THREADS.run(function, timeout=timeout)
 
 
 async def _collect(iterator: AsyncIterator[Any]) -> list[Any]:
@@ -238,8 +218,8 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     What a tool did is never hidden by its return annotation: a value that does not match goes to the model with a
     note. Only a response schema that was given explicitly is enforced.
     """
-    if type(returned) not in _DATA_TYPES and (content := _ordered_content(returned)):
-        return ToolResult(call.id, call.name, content=content, is_final=tool.final is True, notes=notes)
+    if content := _ordered_content(returned):
+        return ToolResult(call.id, call.name, content=content, is_final=_is_final(tool, returned), notes=notes)
     media: list[Blob] = []
     is_error, hint, schema = False, None, tool.response
     try:
@@ -258,19 +238,20 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
                     return call.error_result(f"invalid response:{problems}")
                 _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
                 hint = f"The result does not match the declared output:{problems}"
-    is_final = not is_error and (
-        tool.final if isinstance(tool.final, bool) else _is_final(call.name, tool.final, value)
-    )
-    if size > tool.max_result_chars:
-        value = _truncate_value(value, tool.max_result_chars)
+    is_final = not is_error and _is_final(tool, value)
+    if size > tool.max_result_chars:  # in bytes, which may be more than the characters
+        text = value if isinstance(value, str) else _encode(value).decode()
+        value = value if len(text) <= tool.max_result_chars else truncate(text, tool.max_result_chars)
     return ToolResult(call.id, call.name, value, is_error, tuple(media), is_final, notes, hint)
 
 
-def _is_final(name: str, final: Callable[[Any], bool], value: Any) -> bool:
+def _is_final(tool: Tool[..., Any], value: Any) -> bool:
+    if isinstance(tool.final, bool):
+        return tool.final
     try:
-        return bool(final(value))
+        return bool(tool.final(value))
     except Exception:  # noqa: BLE001 - user code
-        _log.exception("final= of tool %s raised; treating the result as not final", name)
+        _log.exception("final= of tool %s raised; treating the result as not final", tool.name)
         return False
 
 
@@ -298,22 +279,22 @@ def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
     parts = value if type(value) in (list, tuple) else (value,)
     if not parts or type(parts[0]) not in _CONTENT_TYPES:  # as almost always
         return ()
-    has_texts = any(isinstance(part, Text | Resource) for part in parts)
-    return tuple(parts) if has_texts and all(type(part) in _CONTENT_TYPES for part in parts) else ()
+    types = set(map(type, parts))
+    return tuple(parts) if types <= _CONTENT_TYPES and types != {Blob} else ()
 
 
 def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     """Return the value with a name in place of each image or other medium, which is appended to `media`."""
-    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(bytes(value[:16]))):
+    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(value)):
         value = Blob.of(bytes(value), media_type)
     if isinstance(value, Blob):
         media.append(value)
         return value.name or value.media_type
-    if depth < _MAX_MEDIA_DEPTH and type(value) in (list, tuple):
-        return [_extract_media(item, media, depth + 1) for item in value]
-    if depth < _MAX_MEDIA_DEPTH and type(value) is dict:
+    if depth == _MAX_MEDIA_DEPTH or type(value) not in (list, tuple, dict):
+        return value
+    if type(value) is dict:
         return {name: _extract_media(item, media, depth + 1) for name, item in value.items()}
-    return value
+    return [_extract_media(item, media, depth + 1) for item in value]
 
 
 _SIGNATURES = {
@@ -326,24 +307,18 @@ _SIGNATURES = {
 }
 
 
-def media_type_of(head: bytes) -> str | None:
-    """Guess the media type from the first 16 bytes."""
-    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, head, re.DOTALL)), None)
+def media_type_of(data: bytes | bytearray | memoryview) -> str | None:
+    """Guess the media type from the first bytes."""
+    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 def _describe_unserializable(value: Any, error: ResultError) -> str:
     """Return why a value is not JSON serializable, and its repr."""
     try:
-        text = repr(value)[:200]
+        text = repr(value)
     except Exception:  # noqa: BLE001 - __repr__ is user code
         text = "its repr() failed"
     return truncate(f"{error}. repr: {text}")
-
-
-def _truncate_value(value: Any, max_chars: int) -> Any:
-    """Return the value, or if it is longer than `max_chars`, its first characters with a mark."""
-    text = value if isinstance(value, str) else _encode(value).decode()
-    return value if len(text) <= max_chars else truncate(text, max_chars)
 
 
 _encode = msgspec.json.Encoder().encode

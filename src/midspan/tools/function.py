@@ -5,19 +5,7 @@ import re
 import types
 from collections.abc import Callable, Collection
 from functools import cached_property, partial
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -87,7 +75,7 @@ def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
         raise type(error)(f"{spec.name}: {error}") from error
     except TypeError as error:
         raise SchemaError(f"{spec.name}: the examples are not JSON serializable: {error}") from error
-    final = options.get("final", spec.final) is not False
+    final = bool(options.get("final", spec.final))
     others = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
     return replace(spec, effects=effects, examples=examples, final=final, **others)
 
@@ -100,9 +88,9 @@ def _check_options(options: DeclaredToolOptions) -> None:
         msgspec.convert({option: value for option, value in options.items() if option != "final"}, _DataOptions)
     except msgspec.ValidationError as error:
         raise ConfigError(f"invalid option: {error}") from error
-    final = options.get("final", False)
-    if not isinstance(final, bool) and (is_async(final) or not callable(final)):
-        raise ConfigError(f"final must be True, False or a function of the result that is not async, got {final!r:.80}")
+    match options:
+        case {"final": final} if not isinstance(final, bool) and (is_async(final) or not callable(final)):
+            raise ConfigError(f"final must be True, False or a plain function of the result, got {final!r:.80}")
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
@@ -204,7 +192,7 @@ class Tool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     @overload
-    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    def __get__(self, instance: None, owner: type | None = None) -> "Tool[P, R]": ...
 
     @overload
     def __get__(self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None) -> "Tool[Q, R]": ...

@@ -27,7 +27,7 @@ class LoopThread:
     def _set_up(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self.is_closed = False
 
     def _reset(self) -> None:
@@ -49,7 +49,6 @@ class LoopThread:
                 raise ConfigError("the program is exiting; nothing further can start")
             if self._loop is None:
                 self._loop = self._make_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -68,12 +67,14 @@ class LoopThread:
         """Cancel all tasks and wait a moment for them. Called when the program exits."""
         with self._lock:
             self.is_closed = True
-        if self._loop is not None and self._thread is not None:
+        if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_JOIN_SECONDS)
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self) -> None:
+        loop = self._loop
+        assert loop is not None, "`loop` sets it before it starts the thread"
         asyncio.set_event_loop(loop)
         try:
             while not self.is_closed:

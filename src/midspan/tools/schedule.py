@@ -19,10 +19,7 @@ Order = Mapping[int, Iterable[int]]
 
 
 async def run_calls(
-    calls: Sequence[ToolCall],
-    run: Callable[[ToolCall], Awaitable[ToolResult]],
-    *,
-    max_concurrency: int | None = None,
+    calls: Sequence[ToolCall], run: Callable[[ToolCall], Awaitable[ToolResult]], *, max_concurrency: int | None = None
 ) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
     with_context = [(call, NO_CONTEXT) for call in calls]
@@ -97,20 +94,17 @@ def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Orde
         return {}
     # Names that a wildcard of this turn covers count as one thing, which keeps the comparison linear.
     wildcards = {name.partition("*")[0] for pair in effects for names in pair for name in names if "*" in name}
-    writers: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
+    writers: dict[str, set[int]] = {}
+    readers: dict[str, set[int]] = {}
     order: dict[int, set[int]] = {}
     for position, (reads, writes) in enumerate(effects):
         earlier: set[int] = set()
         for name in {_covering(name, wildcards) for name in writes}:
-            earlier.update(readers.pop(name, ()))
-            if name in writers:
-                earlier.add(writers[name])
-            writers[name] = position
+            earlier |= readers.pop(name, set()) | writers.get(name, set())
+            writers[name] = {position}
         for name in {_covering(name, wildcards) for name in reads}:
-            if name in writers:
-                earlier.add(writers[name])
-            readers.setdefault(name, []).append(position)
+            earlier |= writers.get(name, set())
+            readers.setdefault(name, set()).add(position)
         earlier.discard(position)
         if earlier:
             order[position] = earlier
@@ -119,13 +113,14 @@ def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Orde
 
 def _effects(call: ToolCall, spec: ToolSpec | None) -> tuple[list[str], list[str]]:
     """Return what a call reads and writes."""
-    if spec is None or spec.effects is None:
+    effects = spec and spec.effects
+    if not effects:
         return [], []
 
     def fill(template: str) -> str:
         return PLACEHOLDER.sub(lambda match: _text(call.arguments.get(match[1], "*")), template)
 
-    return [fill(template) for template in spec.effects.reads], [fill(template) for template in spec.effects.writes]
+    return [*map(fill, effects.reads)], [*map(fill, effects.writes)]
 
 
 def _text(value: Any) -> str:

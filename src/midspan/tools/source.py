@@ -42,9 +42,7 @@ class ToolListing(Struct, frozen=True):
 
     def is_same_as(self, other: "ToolListing | None") -> bool:
         """Whether nothing has changed between two listings of one source."""
-        if self is other or other is None:
-            return self is other
-        if self.version is not None and other.version is not None:
+        if other is not None and None not in (self.version, other.version):
             return self.version == other.version
         return self == other
 

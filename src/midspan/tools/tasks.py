@@ -21,14 +21,9 @@ CANCEL_GRACE_SECONDS = 5.0
 _log = logging.getLogger("midspan.tools")
 
 if sys.version_info >= (3, 12):
-    _STARTS_EAGERLY = True
     _new_task = partial(asyncio.Task, eager_start=True)
 else:
-    _STARTS_EAGERLY = False
     _new_task = asyncio.Task
-
-_abandoned: set[asyncio.Task[Outcome]] = set()
-"""The event loop holds tasks by weak references only, so a task that nobody awaits needs a strong reference here."""
 
 
 class Expired(TimeoutError):
@@ -46,15 +41,11 @@ class ToolRaised(Exception):
     """Carries an exception out of user code, so that it cannot be mistaken for one of ours."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"{type(error).__name__} was raised")
         self.error = error
 
 
 async def run_in_task(
-    function: Callable[..., Awaitable[Any]],
-    *args: Any,
-    timeout: float | None = None,
-    name: str | None = None,
+    function: Callable[..., Awaitable[Any]], *args: Any, timeout: float | None = None, name: str | None = None
 ) -> Any:
     """Await `function(*args)` in a task of its own and return its value.
 
@@ -64,7 +55,7 @@ async def run_in_task(
     """
     task = _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
     try:
-        if not _STARTS_EAGERLY:
+        if not task.done():
             await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
         if not task.done():
             await asyncio.wait([task], timeout=timeout)
@@ -134,19 +125,15 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
     finally:
         if not task.done():
             _log.error("tool %s was cancelled but did not end; it was abandoned and keeps running", task.get_name())
-            _abandoned.add(task)
-            task.add_done_callback(_abandoned.discard)
 
 
-def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> Awaitable[T]:
+async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:
     """Await in the current task; raise Expired after `timeout` seconds. None means no limit.
 
     As with `asyncio.timeout`, what ignores its cancellation and returns a value has not expired.
     """
-    return awaitable if timeout is None else _with_deadline(awaitable, timeout)
-
-
-async def _with_deadline(awaitable: Awaitable[T], timeout: float) -> T:
+    if timeout is None:
+        return await awaitable
     try:
         async with asyncio.timeout(timeout) as deadline:
             return await awaitable

@@ -70,17 +70,16 @@ class Threads:
         waiter: _Waiter = loop.create_future()
         async with self._slots_of(loop, depth):
             self._start(partial(context.run, function, *args), waiter)
-            timer = None if timeout is None else loop.call_later(timeout, _expire, waiter)
             try:
-                await waiter
-            except BaseException:
-                with self._lock:
-                    if waiter in self._running:
-                        self._abandoned.add(waiter)
-                raise
+                async with asyncio.timeout(timeout):
+                    await waiter
+            except TimeoutError as error:
+                raise Expired("; its thread was abandoned and may still be running") from error
             finally:
-                if timer is not None:
-                    timer.cancel()
+                waiter.cancel()  # if it is not done
+                if waiter.cancelled():
+                    with self._lock:
+                        self._abandoned |= {waiter} & self._running
         return result_of(waiter)
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
@@ -98,16 +97,15 @@ class Threads:
                 "threads; no more are started until some of them end"
             )
         with self._lock:
-            self._running.add(waiter)
             jobs = self._idle.pop() if self._idle else None
         if jobs is None:
             jobs = SimpleQueue()
             try:
                 threading.Thread(target=self._work, args=(jobs,), name="midspan-tool", daemon=True).start()
             except RuntimeError as error:  # the system has no more threads, or the program is exiting
-                self._running.discard(waiter)
                 _log.error("no thread could be started: %s", error)
                 raise ToolError("no thread could be started") from error
+        self._running.add(waiter)
         jobs.put((function, waiter))
 
     def _work(self, jobs: SimpleQueue[_Job]) -> None:
@@ -132,11 +130,6 @@ class Threads:
 def _set_outcome(waiter: _Waiter, outcome: Outcome) -> None:
     if not waiter.done():
         waiter.set_result(outcome)
-
-
-def _expire(waiter: _Waiter) -> None:
-    if not waiter.done():
-        waiter.set_exception(Expired("; its thread was abandoned and may still be running"))
 
 
 THREADS = Threads()

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
 from midspan.errors import DuplicateToolError
-from midspan.tools.execution import execute
+from midspan.tools.execution import LocalTools
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.source import ToolListing, ToolSource, unknown_session, unknown_tool_result
+from midspan.tools.source import unknown_session
 
 Duplicates = Literal["error", "skip", "override"]
 
@@ -31,9 +31,7 @@ class Toolbox:
             tools[new.name] = new
         elif duplicates != "skip":
             where = f"in session {session!r}" if session is not None else "for all sessions"
-            raise DuplicateToolError(
-                f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"
-            )
+            raise DuplicateToolError(f"{new.name!r} is already registered {where}; use duplicates='skip' or 'override'")
         return tools[new.name]
 
     def open_session(self, session: str) -> None:
@@ -59,7 +57,7 @@ class Toolbox:
     def source(self, session: str | None = None) -> "SessionTools":
         """Return the tools of one session as a source for runs. Tools that are registered later are included."""
         self.tools(session)
-        return SessionTools(lambda: self.tools(session))
+        return SessionTools(self, session)
 
     def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
         """Return the tools of a session by name; without a session, those that belong to all."""
@@ -70,20 +68,12 @@ class Toolbox:
         return {**self._common, **self._sessions[session]}
 
 
-class SessionTools(ToolSource):
-    """The tools of one session of a Toolbox."""
+class SessionTools(LocalTools):
+    """The tools of one session of a Toolbox, as they are now."""
 
-    def __init__(self, tools: Callable[[], dict[str, Tool[..., Any]]]) -> None:
-        self._tools = tools
+    def __init__(self, toolbox: Toolbox, session: str | None) -> None:
+        self._toolbox = toolbox
+        self._session = session
 
-    @property
-    def listing(self) -> ToolListing:
-        return ToolListing(tuple(tool.spec for tool in self._tools().values()))
-
-    async def list_tools(self) -> ToolListing:
-        return self.listing
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        tools = self._tools()
-        tool = tools.get(call.name)
-        return unknown_tool_result(call, tools) if tool is None else await execute(tool, call, context)
+    def tools(self) -> dict[str, Tool[..., Any]]:
+        return self._toolbox.tools(self._session)

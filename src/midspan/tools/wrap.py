@@ -5,9 +5,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from midspan._types.closing import close_all
@@ -16,7 +16,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
-from midspan.tools.function import Seconds, Tool
+from midspan.tools.function import Tool
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
@@ -81,8 +81,8 @@ async def list_source(source: ToolSource) -> ToolListing:
         message = describe_error(error)
         _log.warning("the tools of %s cannot be listed and are left out: %s", name, message, exc_info=error)
         return ToolListing(unavailable=(UnavailableSource(name, message),))
-    if not isinstance(listing, ToolListing) or not all(isinstance(spec, ToolSpec) for spec in listing.tools):
-        raise ConfigError(f"{name}.list_tools() must return a ToolListing of ToolSpecs, got {listing!r:.80}")
+    if not isinstance(listing, ToolListing):
+        raise ConfigError(f"{name}.list_tools() must return a ToolListing, got {listing!r:.80}")
     return listing
 
 
@@ -104,9 +104,12 @@ class _RoutedTools(ToolSource):
         if call.name not in routes:
             return unknown_tool_result(call, routes)
         source, name = routes[call.name]
-        if name == call.name:
-            return await source.call(call, context)
-        return replace(await source.call(replace(call, name=name), context), name=call.name)
+        result = await source.call(replace(call, name=name, arguments=self._restore_arguments(call)), context)
+        return replace(result, name=call.name) if result.name == name else result  # else it is not of this call
+
+    def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
+        """Return the arguments of a call with the names that the source uses for them."""
+        return call.arguments
 
 
 class Merged(_RoutedTools):
@@ -130,7 +133,7 @@ class Merged(_RoutedTools):
                 if name in routes:
                     raise DuplicateToolError(f"two sources have a tool named {name!r}; wrap one of them in Prefixed")
                 routes[name] = source, spec.name
-                specs.append(spec if name == spec.name else replace(spec, name=name))
+                specs.append(replace(spec, name=name))
         self._routes = routes
         return ToolListing(
             tuple(specs), unavailable=tuple(source for listing in listings for source in listing.unavailable)
@@ -210,9 +213,9 @@ class Filtered(_NamedTools):
     """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
     def __init__(self, source: Tools, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
-        if isinstance(keep, str) or not (callable(keep) or isinstance(keep, Collection)):
+        if isinstance(keep, str):
             raise ConfigError(f"Filtered takes a collection of names or a function of a ToolSpec, got {keep!r:.80}")
-        names = frozenset[str]() if callable(keep) else frozenset(keep)
+        names = () if callable(keep) else frozenset(keep)
         keeps = keep if callable(keep) else lambda spec: spec.name in names
         super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
 
@@ -237,10 +240,9 @@ class TimeLimited(WrapperSource):
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
-        try:
-            self._timeout = msgspec.convert(timeout, Seconds)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}") from error
+        if not 0 < timeout < inf:
+            raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
+        self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         run, timeout = self.source.call, self._timeout
@@ -321,8 +323,8 @@ class AdaptedTools(_RoutedTools, WrapperSource):
     def __init__(self, source: ToolSource, dialect: "SchemaDialect") -> None:
         super().__init__(source)
         self._dialect = dialect
-        self._renamed: dict[str, AdaptedSchema] = {}
-        """The schemas with properties that have other names for the model, by the name that it uses for the tool."""
+        self._schemas: dict[str, AdaptedSchema] = {}
+        """By the name that the model uses for a tool."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         from midspan._schema.adapt import adapt_spec  # loaded with the first run, as is the next
@@ -330,18 +332,16 @@ class AdaptedTools(_RoutedTools, WrapperSource):
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         adapted = [adapt_spec(spec, self._dialect) for spec in tools]
-        self._renamed = {names[spec.name]: schema for spec, schema in adapted if schema.renamed}
+        self._schemas = {names[spec.name]: schema for spec, schema in adapted}
         self._routes = {names[spec.name]: (self.source, spec.name) for spec in tools}
         return tuple(replace(spec, name=names[spec.name]) for spec, _ in adapted)
 
     @property
     def keeps_names(self) -> bool:
         """Whether all tools and properties keep their names, so that the wrapped source can get calls unchanged."""
-        return not self._renamed and all(name == original for name, (_, original) in (self._routes or {}).items())
+        has_other_properties = any(schema.renamed for schema in self._schemas.values())
+        return not has_other_properties and all(name == route[1] for name, route in (self._routes or {}).items())
 
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._routes is None:
-            await self.list_tools()
-        if call.name in self._renamed:
-            call = replace(call, arguments=self._renamed[call.name].restore_names(call.arguments))
-        return await super().call(call, context)
+    def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
+        arguments: dict[str, Any] = self._schemas[call.name].restore_names(call.arguments)
+        return arguments

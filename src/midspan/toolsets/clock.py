@@ -4,7 +4,7 @@ import re
 import unicodedata
 import zoneinfo
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any
@@ -17,8 +17,6 @@ from midspan.tools.function import Tool, tool
 Zone = Annotated[str, Meta(min_length=1, max_length=64)]
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-5][0-9]))?", re.IGNORECASE)
-_MAX_OFFSET = timedelta(hours=14)
 
 
 class Moment(Struct, frozen=True):
@@ -45,8 +43,7 @@ def clock_tool(*, now: Callable[[], datetime] = lambda: datetime.now(UTC), home:
         """The current date and time in a time zone, with the weekday.
 
         Args:
-            zone: The time zone: its IANA name (Europe/Oslo), a city that one is named after (Tokyo, New York), or an
-                offset (UTC+2).
+            zone: The time zone: its IANA name (Europe/Oslo), or a city that one is named after (Tokyo, New York).
         """
         name, time_zone = find_zone(zone)
         local = now().astimezone(time_zone)
@@ -61,14 +58,9 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
     text = name.strip()
     if text.upper() in ("UTC", "GMT", "Z", "ETC/UTC"):
         return "UTC", UTC
-    if match := _OFFSET.fullmatch(text.replace(" ", "")):
-        offset = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
-        if offset <= _MAX_OFFSET:
-            zone = timezone(-offset if match[1] == "-" else offset)
-            return str(zone), zone
     zones = _zones()
     if not zones:
-        raise ToolError("this machine has no time zone data (the Python package tzdata); use UTC or an offset as UTC+2")
+        raise ToolError("this machine has no time zone data (the Python package tzdata); only UTC is known")
     if full_name := zones.get(_key(text)):
         return full_name, zoneinfo.ZoneInfo(full_name)
     similar = get_close_matches(_key(text.partition(",")[0]), zones, 3, 0.75)  # of «Paris, France», only the city
