@@ -36,7 +36,7 @@ from midspan._types.events import (
 from midspan._types.exchange import END, Budget, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
-from midspan._types.run_state import CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
 from midspan.errors import MidspanError
 from midspan.tools.tasks import with_timeout
 
@@ -94,6 +94,8 @@ class Run:
             error.transcript = self.state.history
             raise
         finally:
+            if self.state.calls:
+                self.state = self.state.settled(CALL_CANCELLED)
             del self.calls, self.listener  # without reference cycles, the run is freed at once
 
     async def _begin(self) -> None:
