@@ -111,7 +111,7 @@ def _file_part(file: PathLike[str]) -> Part:
 
 
 def _repair(messages: list[Message]) -> list[Message]:
-    """Return the messages so that every call has exactly one result in the turn after it, as models demand.
+    """Return the messages so that every call has exactly one result in the turn after it, as APIs require.
 
     Results that are spread over several turns are put together, and missing ones become error results; calls at the
     very end are left to be run. Results whose calls are not in the conversation become text. Adjacent messages of the

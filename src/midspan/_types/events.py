@@ -146,7 +146,7 @@ class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end")
 
 
 class SourceUnavailable(Struct, frozen=True, gc=False, omit_defaults=True, tag="source_unavailable"):
-    """The tools of a source could not be listed, so the run goes on without them."""
+    """The tools of a source could not be listed, so the run continues without them."""
 
     source: str
     message: str

@@ -130,7 +130,7 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
-        """Return the choice that a mode, the name of a tool or a dict of one of the known APIs stands for.
+        """Return the choice for a mode, the name of a tool, or a dict as one of the known APIs writes it.
 
         In a dict, `{"type": "required"}` without the name of a tool is the default choice.
         """

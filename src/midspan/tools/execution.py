@@ -113,7 +113,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         else:
             value = await THREADS.run(function, timeout=tool.timeout)
         if type(value) not in _PLAIN_TYPES:
-            value = await _read(value, tool, started)
+            value = await _resolve(value, tool, started)
     except asyncio.CancelledError:
         context.cancel()
         raise
@@ -140,7 +140,7 @@ def execute_here(
     try:
         value = _bind_and_call(tool, validated.arguments, context)
         if type(value) not in _PLAIN_TYPES:
-            value = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop).result()
+            value = asyncio.run_coroutine_threadsafe(_resolve(value, tool, monotonic()), loop).result()
     except Exception as error:  # noqa: BLE001 - tools are user code
         return _error_result(call, error, context)
     return _to_tool_result(tool, call, value, validated.changes)
@@ -150,7 +150,7 @@ class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 
 
-async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
+async def _resolve(value: Any, tool: Tool[..., Any], started: float) -> Any:
     """Return the value itself if a function returned a generator or an awaitable."""
     name = tool.spec.name
     while True:  # a lambda may return a coroutine, which may return a generator
