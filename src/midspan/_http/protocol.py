@@ -105,7 +105,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Send a request and return the response to it, with its body and ready for the next request if `whole`.
 
         None means that an idle connection was stale: the server closed it before the first byte of the response, or has
-        sent something since the last response, such as a response nobody asked for (408).
+        sent something since the last response, such as an unsolicited 408 response.
         """
         self.origin = origin
         self._timeouts = timeouts
@@ -273,7 +273,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the received bytes and wake the reader."""
         if not self.is_pending:
-            self.transport.abort()  # nobody asked for this
+            self.transport.abort()  # unsolicited data
             return
         data = self._read_buffer[:nbytes]
         if not self._status:

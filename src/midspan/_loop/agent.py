@@ -62,7 +62,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         A list of models is a fallback chain: if a request to one fails, also after its retries, it is sent to the next.
         Without `model`, the provider whose API key is set is used. Keys are read when the first request is made.
 
-        `system` is the system prompt, `limits` are the limits of a run, `settings` are model settings, and `tool_choice`
+        `system` is the system prompt, `limits` limits each run, `settings` are model settings, and `tool_choice`
         says whether the model may or must call tools. `output` is the type of the answer, or its JSON Schema.
         With `calls_only` the model never answers in text: a tool that is final ends the run. `prompt_mode` describes
         the tools in the prompt and reads calls from the text; models without function calling get it automatically.

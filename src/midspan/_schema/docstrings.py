@@ -27,7 +27,7 @@ def parse_docstring(text: str) -> Docstring:
     if not rest and not _FIELD_LIST.match(text):
         return Docstring(text)
     parameters = _parameters(text)
-    # Without parameters, the sections may be in an unknown style: better the model sees them as they are.
+    # Without parameters, the sections may be in an unknown style, so the model gets them as they are.
     return Docstring(_without_sections(text) if parameters else text, parameters)
 
 

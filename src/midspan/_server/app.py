@@ -104,7 +104,7 @@ def create_app(
     """
     config = settings_of(ServerConfig, settings, "create_app")
     if inspect.iscoroutinefunction(authenticate):
-        raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
+        raise ConfigError("authenticate must be a sync function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
     service = Service(agent, config, journal, provider)

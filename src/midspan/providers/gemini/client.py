@@ -1,4 +1,4 @@
-"""Gemini as a provider: requests out, responses in."""
+"""`Gemini`, the provider for Gemini models."""
 
 import logging
 from collections import deque
@@ -31,7 +31,7 @@ _MAX_UNVALIDATED = 16
 
 
 class Gemini(ClosedOnExit):
-    """A Gemini model, by the Developer API or by Vertex."""
+    """A Gemini model, through the Developer API or Vertex."""
 
     def __init__(
         self,
@@ -148,8 +148,8 @@ class Gemini(ClosedOnExit):
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
         if self._interactions is not None:
-            shown: WireRequest = self._interactions.wire_request(request, stream=stream)
-            return shown
+            encoded: WireRequest = self._interactions.wire_request(request, stream=stream)
+            return encoded
         encode, _ = self._codec
         body = encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
@@ -246,13 +246,13 @@ _UNSPECIFIC = "Request contains an invalid argument."
 
 
 def _without_validation(request: ModelRequest) -> ModelRequest:
-    """Return a request in mode VALIDATED in mode AUTO; all others as they are.
+    """Change the mode of a request from VALIDATED to AUTO; return all other requests as they are.
 
     In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
-    AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
+    AUTO, and arguments are validated here in any case. Mode ANY stays: without it the model could answer with text.
     """
     config, choice = request.config, request.config.tool_choice
     if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
-        return request  # beside built-in tools the server accepts no other mode
+        return request  # with built-in tools the server accepts no other mode
     looser = config.derived("gemini unvalidated", lambda: replace(config, tool_choice=replace(choice, strict=False)))
     return replace(request, config=looser)

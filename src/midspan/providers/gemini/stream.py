@@ -77,7 +77,7 @@ class StreamDecoder:
         return self._candidate.continuation_token
 
     def add(self, document: bytes) -> list[PartEvent]:
-        """Return the events of one document, for callers that have cut the bytes themselves."""
+        """Return the events of one document, for callers that have split the bytes themselves."""
         raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
         _update(self._chunk, chunk)
@@ -111,8 +111,8 @@ class StreamDecoder:
         return events + self._accumulator.add_part(value)
 
     def _position_of(self, call: ToolCall, new: int) -> int:
-        """Return the position of the same call; if there is none, the new one, which is kept."""
-        # The arguments are compared as JSON, because Python takes 1, 1.0 and True for equal.
+        """Return the position of an equal earlier call; if there is none, note and return the position `new`."""
+        # The arguments are compared as JSON, because 1 == 1.0 == True in Python.
         return self._calls.setdefault((call.id, call.name, decode.encode_json(call.arguments)), new)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
@@ -192,10 +192,10 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class Framing:
-    """Cuts the bytes of a response into its JSON documents.
+    """Splits the bytes of a response into its JSON documents.
 
     A stream is server-sent events; a plain response is one document, or one JSON array of documents. The first byte
-    decides which, not the request: gateways answer as they please.
+    decides which, not the request, because some gateways ignore the requested format.
     """
 
     def __init__(self) -> None:
