@@ -130,7 +130,7 @@ class LogEntry:
             print_line(f"this is not logged: {error}")
 
     async def end(self, error: BaseException | None) -> None:
-        """Note how the run ended, if its last event has not said so."""
+        """Store how the run ended, if it has no RunEnd of its own."""
         if self._length and not self._summary.ended:
             is_cancelled = isinstance(error, KeyboardInterrupt)
             name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))

@@ -81,7 +81,7 @@ async def _open_url(url: str) -> None:
 
 
 def accept(path: Path, *, ask: bool = True) -> bool:
-    """Show what the servers of a file would start, and remember whether the user accepts that, which is returned.
+    """Show what the servers of a file would start, and return whether the user accepts that. A yes is remembered.
 
     Raises ConfigError if nobody can be asked.
     """

@@ -36,7 +36,7 @@ _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _IDLE_SECONDS = 75.0
 """A tool may well run for a minute between two turns."""
 _STALE_SECONDS = 1.0
-"""A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
+"""If a reused connection is closed later than this after a request, it was not stale: the server has the request."""
 _MAX_BUFFERED_BYTES = 2**18
 """Unread bytes above which the connection stops reading; also the limit for a head, trailers and chunk extensions."""
 _COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")

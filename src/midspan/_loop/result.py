@@ -41,7 +41,7 @@ NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
 class RunResult(Struct, Generic[Output], frozen=True, eq=False):
-    """The answer of a run, and everything that led to it."""
+    """The answer of a run, with its messages, calls and usage."""
 
     text: str
     output: Output

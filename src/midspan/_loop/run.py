@@ -53,7 +53,7 @@ class Run:
     def __init__(
         self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
     ) -> None:
-        """Without a `listener` nobody reads the events, and each response is requested as a whole."""
+        """Without a `listener` there are no events, and each response is requested as a whole."""
         self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
         self.state = RunState.of(pending.history)
         self.response = NO_RESPONSE

@@ -68,7 +68,7 @@ class _Adapter:
         return {**result, "$defs": definitions} if definitions else result
 
     def _parameters(self, root: SchemaNode) -> Schema:
-        """Return the root as one object, whatever alternatives the schema has for it."""
+        """Return the root as one object, with the properties of all its alternatives."""
         merged = self._merged(root, ()) or MergedSchema()
         for union in merged.unions:
             variants = [variant for _, variant in self._variants(union, merged.ref_stack)]

@@ -176,7 +176,7 @@ class SchemaValidator:
         return self.repair(arguments) if filled is None else ValidatedArguments(filled)
 
     def repair(self, arguments: dict[str, Any]) -> ValidatedArguments:
-        """As `validate`, for arguments that `fill_if_valid` does not accept."""
+        """Like `validate`, for arguments that `fill_if_valid` does not accept."""
         if measure(arguments, self.cost.max_value_depth) is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []

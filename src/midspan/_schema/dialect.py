@@ -50,7 +50,7 @@ def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
 
 
 class SchemaDialect(Struct, frozen=True):
-    """What a family accepts. Everything else is widened, and described in words where possible."""
+    """What a family accepts. Other constraints are dropped, and added to the description where possible."""
 
     name: str
     keywords: frozenset[str]

@@ -22,7 +22,7 @@ def parse_docstring(text: str) -> Docstring:
     text = text.strip()
     first, _, rest = text.partition("\n")
     if _TITLE.fullmatch(first) and rest and not rest.startswith((" ", "\n")):
-        # The only section begins on the first line: its indentation was taken for that of the docstring.
+        # The only section begins on the first line: its indentation was removed as that of the docstring.
         text = f"{first}\n{textwrap.indent(rest, '    ')}"
     if not rest and not _FIELD_LIST.match(text):
         return Docstring(text)

@@ -217,7 +217,7 @@ class AccessMiddleware:
             case "origin":
                 raise ApiError(403, "web pages of this origin are not allowed here; see cors_origins")
         owner = self._authenticate(headers)
-        scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not let anybody in
+        scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not be accepted as an owner
         if scope[OWNER] is None and scope["path"].removeprefix(scope.get("root_path", "")) not in OPEN_PATHS:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise ApiError(401, "send a valid token as `Authorization: Bearer TOKEN`", headers=challenge)

@@ -32,7 +32,7 @@ class RunHost(Protocol):
         """The identifier of the thread in which that event loop runs."""
 
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
-        """Pass on how far a call is. It is called from any thread."""
+        """Pass on the progress of a call. It is called from any thread."""
 
     def report_log(self, context: "RunContext[Any]", level: int, message: str) -> None:
         """Pass on a log message of a call. It is called from any thread."""
@@ -65,7 +65,7 @@ class RunContext(Generic[User]):
         self.call_id = call_id
         self.turn = turn
         self.index = index
-        """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
+        """The position of the call in its turn. Unlike the id, which the model sends, it is always unique there."""
         self.depth = depth
         """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
         self.deadline = deadline

@@ -43,7 +43,7 @@ _LOSSLESS = Capabilities(signatures=False)
 
 
 class AutoResponse(GenerateContentResponse):
-    """The final answer; `result` has everything that led to it."""
+    """The final answer; `result` also has the messages, calls and usage of the run."""
 
     def __init__(self, result: RunResult, output_type: Any) -> None:
         super().__init__(result.response, result.text, output_type=output_type)

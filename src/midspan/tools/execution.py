@@ -93,7 +93,7 @@ def _check_result(call: ToolCall, result: Any) -> None:
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-    """Run the call and return its result, whatever happens."""
+    """Run the call and return its result, also if it fails."""
     if tool.isolate:
         from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
 
@@ -230,7 +230,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         value, size = _describe_unserializable(returned, error), 0
     else:
         if schema is not None and not media and not schema.accepts(value):
-            # A tool may report an error in its result, whatever schema its successes have.
+            # A tool may return an error that does not match the schema of its results.
             is_error = isinstance(value, dict) and bool(value.get("error"))
             if not is_error:
                 problems = bulleted(map(str, schema.problems(value)))

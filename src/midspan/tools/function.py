@@ -235,7 +235,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     - `reads` and `writes`: what calls read and change, such as `"account:{id}"`.
     - `repeatable`: loop detection ignores the tool.
     - `max_result_chars`: longer results are cut; 200,000 by default.
-    - `examples`: arguments of good calls.
+    - `examples`: arguments of example calls.
     - `check_formats`: arguments and results must have the `format` that a schema declares, such as `email`.
     """
     if function is None:

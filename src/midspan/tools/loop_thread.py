@@ -31,7 +31,7 @@ class LoopThread:
         self.is_closed = False
 
     def _reset(self) -> None:
-        """Start anew in a forked child process, which has the loop but not its thread."""
+        """Reset the state in a forked child process, which has the loop but not its thread."""
         # The garbage collector must not close the tasks of the parent here, which could write to its connections.
         self._loops_of_parents.append(self._loop)
         atexit.unregister(self.close)

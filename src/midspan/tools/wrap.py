@@ -236,7 +236,7 @@ class ToolSubset(Filtered):
 
 
 class TimeLimited(WrapperSource):
-    """No call takes longer than this, whatever the tool itself allows."""
+    """A timeout for each call, in addition to that of the tool itself."""
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)

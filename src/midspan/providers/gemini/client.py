@@ -102,7 +102,7 @@ class Gemini(ClosedOnExit):
                 error.partial_response = long_decode.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
-                request = self._fallback(request, error)
+                request = self._retry_unvalidated(request, error)
                 continue
             response = long_decode.add(decoder.response(), decoder.continuation_token)
             first_index = decoder.next_index
@@ -127,14 +127,14 @@ class Gemini(ClosedOnExit):
                 )
             except ProviderError as error:
                 error.partial_response = long_decode.response
-                request = self._fallback(request, error)
+                request = self._retry_unvalidated(request, error)
                 continue
             response = long_decode.add(response, token)
             if long_decode.next_token is None:
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
-    def _fallback(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
+    def _retry_unvalidated(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
         """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
         message, looser = str(error), _without_validation(request)
         is_too_large = _TOO_MANY_STATES in message

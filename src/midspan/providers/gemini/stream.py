@@ -26,7 +26,7 @@ _Entry = tuple[Part, Raw]
 
 
 class StreamDecoder:
-    """Gets the bytes as they arrive; returns the events that they complete, and at the end the whole response."""
+    """Turns bytes into events (`StreamAccumulator`), and at the end into a response that keeps the server's bytes."""
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
