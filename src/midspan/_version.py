@@ -1,3 +1,3 @@
-"""The version of Midspan, the one place where it stands."""
+"""The version of Midspan, defined only here."""
 
 VERSION = "0.1.0"

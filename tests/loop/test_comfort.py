@@ -263,7 +263,7 @@ def _conversation(request: Any) -> _Body:
     return _Body(request.body)
 
 
-# Streams in plain code
+# Streams in sync code
 
 
 @pytest.mark.requirement("U-06")

@@ -157,7 +157,7 @@ def test_methods_of_all_kinds_have_no_self():
 
 
 def test_a_method_without_its_object_is_an_error():
-    with pytest.raises(SchemaError, match="find is a method without its object"):
+    with pytest.raises(SchemaError, match="find is an unbound method"):
         signature_of(Office.find)
 
 

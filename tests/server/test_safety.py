@@ -333,5 +333,5 @@ def test_async_authentication_is_refused() -> None:
     async def authenticate(_: Any) -> str:
         return "ann"
 
-    with pytest.raises(ConfigError, match="authenticate must be a plain function"):
+    with pytest.raises(ConfigError, match="authenticate must be a sync function"):
         create_app(sum_agent(), authenticate=authenticate)  # type: ignore[arg-type]

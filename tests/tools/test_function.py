@@ -359,7 +359,7 @@ def test_tool_of_a_method_has_its_options_and_schema() -> None:
 
 
 def test_method_without_its_object_is_an_error() -> None:
-    with pytest.raises(SchemaError, match="price is a method without its object; pass the method of an object"):
+    with pytest.raises(SchemaError, match="price is an unbound method; pass the method of an instance"):
         Agent(ScriptedProvider(["x"]), tools=[Shop.price])
 
 

@@ -1,4 +1,4 @@
-"""Streams, in async and in plain code."""
+"""Streams, in async and in sync code."""
 
 from typing import assert_type
 

@@ -1,1 +1,1 @@
-"""The terminal."""
+"""The command line."""

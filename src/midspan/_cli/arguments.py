@@ -30,7 +30,7 @@ def load_command(name: str) -> ModuleType:
 
 
 def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of `midspan` itself. It imports the commands only if it shall know their arguments."""
+    """Return the parser of `midspan` itself. It imports the commands only for `with_arguments`."""
     root = argparse.ArgumentParser(
         "midspan",
         description="The runtime between a language model and its tools.",
@@ -81,8 +81,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     session = parser.add_mutually_exclusive_group()
-    session.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="go on with the last run")
-    session.add_argument("--session", metavar="NAME", help="go on with the conversation NAME, or start it")
+    session.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="continue the last run")
+    session.add_argument("--session", metavar="NAME", help="continue the conversation NAME, or start it")
     parser.add_argument("--no-log", action="store_true", help="do not log this")
 
 

@@ -78,7 +78,7 @@ class RunLog:
         return list(self._run(self.journal.list(limit=limit)))
 
     def find(self, id: str) -> RunInfo:
-        """Return the run whose id starts so; `run_` can be left out."""
+        """Return the run whose id starts with `id`; `run_` can be left out."""
         runs = [info for info in self.runs() if info.run.removeprefix("run_").startswith(id.removeprefix("run_"))]
         if len(runs) != 1:
             raise ConfigError(f"{len(runs) or 'no'} runs have an id that starts with {id!r}; see midspan runs list")
@@ -91,7 +91,7 @@ class RunLog:
         self._run(self.journal.delete(run))
 
     def _sweep(self, max_days: int) -> None:
-        """Delete conversations that have not been continued for so many days; look for them once a day."""
+        """Delete conversations that have not been continued for `max_days`. Does so once a day at most."""
         marker = self.path.with_name("runs.swept")
         if marker.exists() and time.time() - marker.stat().st_mtime < _DAY:
             return
@@ -103,7 +103,7 @@ class RunLog:
 
 
 class LogEntry:
-    """Writes the events of one run to the log, if there is one. If that fails, the run goes on without the log."""
+    """Writes the events of one run to the log, if there is one. If that fails, the run continues without the log."""
 
     def __init__(self, log: RunLog | None, session: str, earlier_messages: int) -> None:
         self._journal = None if log is None else log.journal
@@ -124,13 +124,13 @@ class LogEntry:
         data, summary = [to_json(event)], self._summary
         append = self._journal.append(self._run_id, length, data, session=self._session, summary=summary)
         try:
-            await asyncio.shield(append)  # of an append that is cancelled nobody knows whether it was stored
+            await asyncio.shield(append)  # whether a cancelled append was stored is unknown
         except JournalError as error:
             self._journal = None
             print_line(f"this is not logged: {error}")
 
     async def end(self, error: BaseException | None) -> None:
-        """Note how the run ended, if its last event has not said so."""
+        """Store how the run ended, if it has no RunEnd of its own."""
         if self._length and not self._summary.ended:
             is_cancelled = isinstance(error, KeyboardInterrupt)
             name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))

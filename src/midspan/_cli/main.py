@@ -59,7 +59,7 @@ def _run(name: str, argv: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 2
     configure_logging(options.verbose, name)
     try:
-        if name != "doctor":  # it reports a file of keys that cannot be read, and goes on
+        if name != "doctor":  # it reports a file of keys that cannot be read, and continues
             load_keys()
         code: int = load_command(name).run(options)
         sys.stdout.flush()
@@ -84,7 +84,7 @@ def _open_standard_streams() -> None:
 
 
 def _discard_unwritable_output() -> None:
-    """Keep Python from trying to flush it again at exit, and complaining."""
+    """Redirect streams that cannot be flushed to /dev/null, because Python flushes them again at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -37,7 +37,7 @@ class Display:
 
 @contextmanager
 def stdout_for_answers() -> Iterator[TextIO]:
-    """Yield stdout; what tools and the programs they start print to it meanwhile goes to stderr."""
+    """Yield stdout; within the block, what tools and their subprocesses print to stdout goes to stderr."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors="backslashreplace") as out:
         os.dup2(2, 1)

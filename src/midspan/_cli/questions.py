@@ -14,10 +14,10 @@ _BOOLEANS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class Terminal:
-    """The user at the terminal. There is nobody to ask if stdin or stderr is something else."""
+    """The user at the terminal, who cannot be asked if stdin or stderr is not a terminal."""
 
     displays: Sequence[Display] = ()
-    """Shown while a run goes on; they are interrupted by a question."""
+    """The displays of the current run; a question interrupts them."""
     _one_at_a_time = asyncio.Lock()
 
     @property
@@ -26,12 +26,12 @@ class Terminal:
 
     @property
     def on_question(self) -> Callable[[str, dict[str, Any] | None], Awaitable[Any]] | None:
-        """What answers the questions of tools; None if nobody can."""
+        """The function that answers the questions of tools; None if nobody can be asked."""
         return self._ask if self.is_interactive else None
 
     @property
     def approve(self) -> Callable[[ToolCall], Awaitable[bool]] | None:
-        """What decides on calls that need approval; None if nobody can."""
+        """The function that approves calls; None if nobody can be asked."""
         return self._approve if self.is_interactive else None
 
     def confirm(self, question: str) -> bool:
@@ -114,4 +114,4 @@ async def _read_line() -> str:
 
 
 TERMINAL = Terminal()
-"""There is only one."""
+"""The terminal of this process."""

@@ -1,8 +1,8 @@
 """The tools of a command: of files and modules, and of MCP servers.
 
 MCP servers come from `--mcp FILE`, or from the project and the user's own configuration. Starting one runs a program.
-Naming a file, or writing one's own configuration, is consent to that. A `.mcp.json` in the current folder may come from
-somebody else, so it is shown and asked about first.
+A user who names a file, or writes a configuration, consents to that. A `.mcp.json` in the current folder may have
+another author, so the user is asked first.
 """
 
 import os
@@ -81,7 +81,7 @@ async def _open_url(url: str) -> None:
 
 
 def accept(path: Path, *, ask: bool = True) -> bool:
-    """Show what the servers of a file would start, and remember that the user accepts that. Returns whether so.
+    """Show what the servers of a file would start, and return whether the user accepts that. A yes is remembered.
 
     Raises ConfigError if nobody can be asked.
     """

@@ -25,7 +25,7 @@ class Decoder:
             if self._inflate is None or self._inflate.eof:
                 if not data:
                     return b""
-                # Deflated data comes with or without the zlib header; 47 finds out whether it is that or gzip.
+                # Deflated data comes with or without the zlib header; wbits=47 detects zlib and gzip headers.
                 is_bare = self.coding == "deflate" and data[0] & 0x0F != 8
                 self._inflate = zlib.decompressobj(-15 if is_bare else 47)
             piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)

@@ -36,7 +36,7 @@ _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _IDLE_SECONDS = 75.0
 """A tool may well run for a minute between two turns."""
 _STALE_SECONDS = 1.0
-"""A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
+"""If a reused connection is closed later than this after a request, it was not stale: the server has the request."""
 _MAX_BUFFERED_BYTES = 2**18
 """Unread bytes above which the connection stops reading; also the limit for a head, trailers and chunk extensions."""
 _COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")
@@ -105,7 +105,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Send a request and return the response to it, with its body and ready for the next request if `whole`.
 
         None means that an idle connection was stale: the server closed it before the first byte of the response, or has
-        sent something since the last response, such as a response nobody asked for (408).
+        sent something since the last response, such as an unsolicited 408 response.
         """
         self.origin = origin
         self._timeouts = timeouts
@@ -273,7 +273,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the received bytes and wake the reader."""
         if not self.is_pending:
-            self.transport.abort()  # nobody asked for this
+            self.transport.abort()  # unsolicited data
             return
         data = self._read_buffer[:nbytes]
         if not self._status:

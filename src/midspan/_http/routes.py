@@ -111,7 +111,7 @@ def _credentials(header: str, parts: SplitResult) -> dict[str, str]:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names for a URL; None if none does, or NO_PROXY does.
+    """Return the proxy for a URL from HTTPS_PROXY, HTTP_PROXY or ALL_PROXY; None if there is none, or NO_PROXY has it.
 
     The names of the variables in lower case take precedence.
     """

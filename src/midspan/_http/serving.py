@@ -1,4 +1,4 @@
-"""For our servers: which Host and Origin headers they accept, and errors of addresses on which they cannot listen.
+"""For our servers: checks of the Host and Origin headers, and the error if a server cannot listen on its address.
 
 A web page can make the browser of its visitor send requests to a server on the visitor's machine: across origins, or
 to its own host name, which its DNS server resolves to 127.0.0.1 (DNS rebinding). These two headers show both cases.

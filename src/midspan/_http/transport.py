@@ -1,8 +1,8 @@
-"""Two calls over HTTP/1.1, send and stream: the only way from Midspan to the network.
+"""The HTTP/1.1 transport, with the methods send and stream: the only way from Midspan to the network.
 
 Above are the providers, which know what they ask and what a response means. Below are the connection pools, which are
-loaded with the first request. The transport knows nothing about models, follows no redirects and judges no status: a
-response is a response. A request without a complete response raises an error.
+loaded with the first request. The transport knows nothing about models, follows no redirects and does not interpret
+the status of a response. A request without a complete response raises an error.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Transport:
 
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
-        # A coroutine, because its frame keeps the transport, and with it the pool, until the response is there.
+        # A coroutine, because its frame keeps the transport, and with it the pool, until the response has arrived.
         pool = self.pool()
         async with pool.slots:
             _, response = await pool.send(request, timeouts or self._timeouts, whole=True)

@@ -1,1 +1,1 @@
-"""The run: ask, listen, act, repeat."""
+"""The agent loop: request a response, run its tool calls, repeat."""

@@ -59,11 +59,11 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
     def __init__(self, model: Model = None, tools: Any = (), **options: Any) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
-        A list of models is a chain: if a request to one fails for good, the next one gets it. Without a model, it is
-        the one whose key is set. Keys are looked for when the first request is made.
+        A list of models is a fallback chain: if a request to one fails, also after its retries, it is sent to the next.
+        Without `model`, the provider whose API key is set is used. Keys are read when the first request is made.
 
-        `system` is the system prompt, `limits` says how far a run may go, `settings` are those of the model, and
-        `tool_choice` says whether it may or must call tools. `output` is the type of the answer, or its JSON Schema.
+        `system` is the system prompt, `limits` limits each run, `settings` are model settings, and `tool_choice`
+        says whether the model may or must call tools. `output` is the type of the answer, or its JSON Schema.
         With `calls_only` the model never answers in text: a tool that is final ends the run. `prompt_mode` describes
         the tools in the prompt and reads calls from the text; models without function calling get it automatically.
         With `raise_tool_errors` an exception of a tool, other than ToolError, is raised by the run instead of being
@@ -147,7 +147,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
         agent for this run. A string among the tools is the name of one of the agent's tools.
         """
-        _, result_of = _run_types()
+        _, result_of = _run_imports()
         pending = self._begin(prompt, **options)
         run = await pending.start(None)
         await run.execute()
@@ -163,7 +163,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
     def run_sync(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> RunResult[Any]: ...
 
     def run_sync(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
-        """Like `run`, for plain code, also where an event loop is running."""
+        """Like `run`, for sync code, also where an event loop is running."""
         from midspan._loop.prompt import to_message  # loaded with the first run
 
         # Files are read here and not in the event loop, which all blocking calls share.
@@ -207,7 +207,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
         config = self._with_overrides(options) if options else self._config
         prepare = None if options.keys() - _NOT_PREPARED else self._prepare
-        pending_run, _ = _run_types()
+        pending_run, _ = _run_imports()
         return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepare)
 
     async def _prepare(self) -> PreparedRun:
@@ -275,12 +275,12 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
 _NONE_CHANGES_NOTHING = ("model", "limits", "on_question")
 """Options for which None means the value of the agent."""
 _NOT_PREPARED = frozenset(("limits", "on_question", "raise_tool_errors"))
-"""Options that PreparedRun does not contain, so a run that overrides only these shares that of the agent."""
+"""Options that PreparedRun does not contain: a run that overrides only these uses the PreparedRun of the agent."""
 
 
 @cache
-def _run_types() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
-    """Return what each run needs. Cached, because an import statement is slow even if its module is loaded."""
+def _run_imports() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
+    """Import what each run needs. Cached, because an import statement is slow even if its module is loaded."""
     from midspan._loop.prepare import PendingRun  # loaded with the first run
     from midspan._loop.result import result_of
 

@@ -32,9 +32,9 @@ from midspan.tools.source import describe_error
 _log = logging.getLogger("midspan._loop")
 
 _WRITE_DELAY_SECONDS = 0.25
-"""How long events that nobody waits for are collected, so that one append stores several of them."""
+"""How long events without subscribers are buffered, so that one append stores several of them."""
 _MAX_UNSTORED = 256
-"""The run waits for the journal if so many events are not stored yet."""
+"""The run waits for the journal while this many events are not stored."""
 
 
 class Phase(StrEnum):
@@ -80,12 +80,12 @@ class RunStatus(Struct, frozen=True):
 class BackgroundRun:
     """A run and the task that consumes its events, in the event loop in which it was created.
 
-    The run has ended if there is a RunEnd. It is done if that is stored too, or cannot be stored.
+    The run has ended when it has a RunEnd. It is done when that event is stored, or cannot be stored.
 
     Another task appends the events to the journal while the run continues. The run waits for it in three cases.
     RunStart is stored before the model is asked, so a run_id that is already used causes no request. The ToolStart of a
     call that may write is stored before the call runs, so after a crash the journal has every call that may have
-    changed something. The third case is a slow journal: _MAX_UNSTORED events are not stored yet.
+    changed something. The third case is a slow journal, with _MAX_UNSTORED events that are not stored.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class BackgroundRun:
         if not self._summary.ended:
             self._end(self._end_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unstored and self.journal_error is None:
-            with suppress(asyncio.CancelledError):  # of the event loop at its end
+            with suppress(asyncio.CancelledError):  # the event loop is shutting down
                 await self._flush()
         if error is not None:
             raise error
@@ -222,7 +222,7 @@ class BackgroundRun:
     def _end(self, error: ErrorInfo, limit: str | None) -> None:
         """Store the end of a run that has no RunEnd of its own."""
         if not self._events:
-            with suppress(CodecError):  # in this case it is the error of the run
+            with suppress(CodecError):  # then it is also the error with which the run ended
                 self._enqueue(RunStart(self.id, self._stream.model, self._stream.messages.messages))
         reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), (call, started) in list(self._open.items()):
@@ -292,7 +292,7 @@ class BackgroundRun:
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # at the end of the event loop; the run continues in a new task
+                raise  # the event loop is shutting down; `_flush` starts a new task
             if isinstance(error, RunExistsError | RunElsewhereError):
                 self.journal_error = error
             else:
@@ -324,7 +324,7 @@ class BackgroundRun:
         self._in_doubt = False
 
     async def _count_stored(self, documents: list[bytes]) -> int:
-        """Return how many of these events the journal has; 0 if it has others."""
+        """Return how many of these events the journal has; 0 if it has different ones."""
         try:
             stored = [document for _, document in await self._journal.read(self.id, self.stored)]
         except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know

@@ -62,7 +62,7 @@ class BackgroundRuns(ClosedOnExit):
         `session` is the conversation that the run belongs to. It is stored with the run, as is `owner`.
 
         Raises RunExistsError if `run_id` is already used. If only the journal knows that, the model is not asked, and
-        `result` raises the error, once; otherwise the id means the stored run.
+        `result` raises the error, once; all other methods refer to the stored run.
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
@@ -85,7 +85,7 @@ class BackgroundRuns(ClosedOnExit):
         """Yield the events of a run with their numbers: the stored ones from `from_event` on, then new ones.
 
         `view="final"` gives the text of the final answer as TextDelta events, or raises the error of the run. A
-        TurnRetry among them says that the text starts anew (see `docs/agent.md`). If the journal failed, JournalError
+        TurnRetry among them means: discard the text so far (see `docs/agent.md`). If the journal failed, JournalError
         is raised after the stored events. RunError is raised after the stored events of an unfinished run that does not
         run in this process.
         """
@@ -142,7 +142,7 @@ class BackgroundRuns(ClosedOnExit):
     async def interrupt_unfinished(self) -> list[str]:
         """Mark the runs that a killed process left unfinished in the journal as interrupted, and return their ids.
 
-        Call it when no other process runs any of them. Nothing of them runs again.
+        Call it when no other process runs any of them. They are not resumed.
         """
         ids = []
         for info in await self.journal.list(state="running"):
@@ -161,7 +161,7 @@ class BackgroundRuns(ClosedOnExit):
         await close_all([run.cancel(message) for run in tuple(self._running.values())])
 
     async def _events(self, run_id: str, number: int) -> NumberedEvents:
-        """Read the events of a run from the journal, page by page. A run of this process is kept meanwhile."""
+        """Read the events of a run from the journal, page by page. Meanwhile a run of this process is not evicted."""
         run = self._find(run_id)
         is_unfinished = False
         if run is None:
@@ -187,9 +187,9 @@ class BackgroundRuns(ClosedOnExit):
         return self._running.get(run_id) or self._ended.get(run_id)
 
     def _retire(self, run: BackgroundRun) -> None:
-        """Keep a run that has ended, and forget the oldest if there are too many."""
+        """Keep a run that has ended, and evict the oldest ones if there are too many."""
         del self._running[run.id]
-        if isinstance(run.journal_error, RunExistsError):  # the id means the stored run
+        if isinstance(run.journal_error, RunExistsError):  # the id refers to the stored run
             self._refused[run.id] = run.journal_error
             return
         self._ended[run.id] = run

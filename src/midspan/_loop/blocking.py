@@ -1,6 +1,6 @@
-"""Run coroutines from plain code, in one event loop that has a thread of its own.
+"""Run coroutines from sync code, in one event loop that has a thread of its own.
 
-It works in any thread, also in one whose own event loop is running, and connections stay open from call to call.
+It works in any thread, also in one that already runs an event loop, and connections stay open from call to call.
 """
 
 import asyncio
@@ -62,10 +62,10 @@ async def _close(items: Any) -> None:
 
 
 class ClosedFromPlainCode(ClosedOnExit):
-    """Can also be used in a `with` block, which closes it."""
+    """Adds `close` and `with` for sync code to an object with `aclose`."""
 
     def close(self) -> None:
-        """Like `aclose`, for plain code."""
+        """Like `aclose`, for sync code."""
         run_blocking(self.aclose())
 
     def __enter__(self) -> Self:

@@ -50,5 +50,5 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
         return replace(self, messages=result.messages, result=result)
 
     def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> "Chat[Output]":
-        """Like `ask`, for plain code."""
+        """Like `ask`, for sync code."""
         return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -30,15 +30,15 @@ class _Repetition(Struct, frozen=True, gc=False):
     result: ToolResult
     count: int
     epoch: int
-    """The number of changes before the count started; after another change it starts anew."""
+    """The number of changes before the count started; after another change it restarts."""
 
 
 class LoopDetector(Policy):
     """Detects a model that repeats the same call with the same result.
 
-    A repeated call is run. From the third time on the model gets a note beside the result; after `max_repeats` times
+    A repeated call is run. From the third time on the model gets a note with the result; after `max_repeats` times
     the call is refused, and if the model still repeats it, the limit is reached. A different result, or a change in
-    between, resets the count. A call counts as a change if its tool declares to write, or declares nothing and gave a
+    between, resets the count. A call is a change if its tool is declared to write, or declares nothing and gave a
     new result. A read-only call shows a change if it gives another result than before.
     """
 

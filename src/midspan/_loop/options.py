@@ -27,11 +27,11 @@ else:
     Output = TypeVar("Output")
 
 Model = Provider | str | Sequence[Provider | str] | None
-"""A provider, a name, or a chain of both: if one model fails, the next one is asked. None: the one whose key is set."""
+"""A provider, a name, or a fallback chain of both. None means the provider whose API key is set."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """The options of an agent beside its model, its tools and the type of its answers."""
+    """The options of an agent other than its model, its tools and the type of its answers."""
 
     system: str | None
     limits: Limits | dict[str, Any] | None
@@ -53,7 +53,7 @@ class AgentChanges(AgentOptions, total=False):
 
 
 class RunOptions(AgentChanges, total=False):
-    """The options of a single run beside the type of its answer; see `Agent.run`."""
+    """The options of a single run other than the type of its answer; see `Agent.run`."""
 
     messages: "Messages | None"
     context: Any
@@ -85,7 +85,7 @@ class ToolSet:
     def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
         """Return the tools with the names and schemas that a dialect accepts."""
         if id(dialect) not in self._adapted:
-            from midspan.tools.wrap import AdaptedTools  # as above
+            from midspan.tools.wrap import AdaptedTools  # loaded with the first run
 
             self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
         return self._adapted[id(dialect)][1]
@@ -116,7 +116,7 @@ def as_list(tools: Any) -> Sequence[Any]:
 
 
 class RunConfig(Struct, frozen=True, eq=False):
-    """What the caller wants of a run; `Agent` describes the options."""
+    """The options of a run after validation; `Agent` describes them."""
 
     provider: Provider
     tools: ToolSet

@@ -1,7 +1,7 @@
 """Policies: the rules of a run, and how their decisions are merged.
 
-Rules are policies; the limits (`LimitTracker`) are asked after them. Policies keep no state that the RunState does not
-determine; `LimitTracker` also has the clock and the calls made by tools.
+The limits (`LimitTracker`) are checked after the policies. All state of a policy can be computed from the RunState;
+`LimitTracker` also has the clock and the calls made by tools.
 """
 
 from collections import Counter
@@ -74,19 +74,19 @@ class Policy(Protocol):
         return None
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:  # noqa: ARG002 - the default
-        """Return the calls that must not run. Calls that an earlier policy refused are not asked about."""
+        """Return the calls that must not run. `calls` has none that an earlier policy refused."""
         return {}
 
 
 def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, response: ModelResponse) -> Decision:
-    """Judge the response and its calls, by the policies in their order and then by the limits.
+    """Check the response and its calls against the policies, in order, and then against the limits.
 
     Raises if the run has to stop.
     """
     calls = state.calls
     is_late = limits.deadline is not None and limits.out_of_time() is not None
     retry: Retry | None = None
-    # A complete response with calls is judged by its calls, which `refuse` does.
+    # If a complete response has calls, `refuse` checks them, and `after_response` has nothing to check.
     if not is_late and state.turn and not (calls and response.finish_reason is END):
         for policy in policies:
             retry = policy.after_response(state, response)
@@ -268,7 +268,7 @@ class LimitTracker:
         return None if error is None else error.limit, budget
 
     def check(self, state: RunState, calls: Calls) -> Refusals:
-        """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them.
+        """Refuse calls over a limit. If no request can follow, refuse all calls but those that may end the run.
 
         `calls` are those that no other rule refuses. Raises LimitReachedError if the run has to stop with an error.
         """
@@ -297,8 +297,8 @@ class LimitTracker:
     def _stop_at(self, limit: LimitReachedError, state: RunState) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.on_limit
-        was_asked = state.limit is not None and state.calls_forbidden
-        if on_limit == "error" or (on_limit == "answer" and was_asked):
+        was_asked_to_answer = state.limit is not None and state.calls_forbidden
+        if on_limit == "error" or (on_limit == "answer" and was_asked_to_answer):
             raise self._first_error or limit
         self._first_error = limit
         # When the time is over, no further request is possible.

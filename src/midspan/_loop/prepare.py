@@ -54,7 +54,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
     finals: frozenset[str]
     """Tools whose result may end the run."""
     answers_in_text: bool
-    """Whether a text without a call beside it is an answer: no output type is set, and no call is required."""
+    """Whether text without a call is an answer: no output type is set, and no call is required."""
     in_task: bool
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
@@ -206,7 +206,7 @@ def _choice(
 
 
 class TypedOutput(Policy):
-    """The type of an answer, as one model is asked for it. Asks again for an answer that is not of the type."""
+    """The output type of a run, adapted to one model. Asks again if an answer is not of the type."""
 
     def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
         """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
@@ -237,8 +237,8 @@ class TypedOutput(Policy):
         return None
 
     def tool(self) -> Any:
-        """Return the tool with which a model answers that cannot answer in JSON."""
-        from midspan.tools.declared import tool_from_schema  # as above
+        """Return the tool that a model calls to answer, if it cannot be asked for JSON."""
+        from midspan.tools.declared import tool_from_schema  # loaded for typed answers
 
         schema = self.type.schema
         parameters = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}

@@ -103,7 +103,7 @@ def _file_part(file: PathLike[str]) -> Part:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
     media_type = mimetypes.guess_type(path.name)[0]
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
-        with suppress(UnicodeDecodeError):  # it is not text, whatever its name says
+        with suppress(UnicodeDecodeError):  # it is not text, although its name suggests it
             return Text(data.decode())
     if media_type is None:
         raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass Blob.of(data, media_type)")
@@ -111,7 +111,7 @@ def _file_part(file: PathLike[str]) -> Part:
 
 
 def _repair(messages: list[Message]) -> list[Message]:
-    """Return the messages so that every call has exactly one result in the turn after it, as models demand.
+    """Return the messages so that every call has exactly one result in the turn after it, as APIs require.
 
     Results that are spread over several turns are put together, and missing ones become error results; calls at the
     very end are left to be run. Results whose calls are not in the conversation become text. Adjacent messages of the

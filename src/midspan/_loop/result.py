@@ -41,7 +41,7 @@ NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
 class RunResult(Struct, Generic[Output], frozen=True, eq=False):
-    """The answer of a run, and everything that led to it."""
+    """The answer of a run, with its messages, calls and usage."""
 
     text: str
     output: Output
@@ -116,7 +116,7 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         """Called with the outcome before the iteration ends, unless the stream was closed."""
 
     def __iter__(self) -> Iterator[RunEvent]:
-        """Iterate in plain code. In a coroutine, use `async for`."""
+        """Iterate in sync code. In a coroutine, use `async for`."""
         return iterate(aiter(self))
 
     @cached_property
@@ -205,7 +205,7 @@ class EventQueue:
         self.error: BaseException | None = None
         """What the run raised, for the reader."""
         self.is_closed = False
-        """Nobody reads any more."""
+        """Whether the reader has stopped reading."""
         self._loop: asyncio.AbstractEventLoop
         self._thread: int
         self.events: deque[RunEvent | None] = deque()
@@ -222,7 +222,7 @@ class EventQueue:
         except BaseException as error:  # noqa: BLE001 - it is raised in the task of the reader
             self.error = error
         finally:
-            if not self._loop.is_closed():  # else this coroutine is being garbage-collected, and nobody reads
+            if not self._loop.is_closed():  # else this coroutine is being garbage-collected, and there is no reader
                 self.put(None)
 
     async def emit(self, event: RunEvent) -> None:
@@ -277,7 +277,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
 
     Text of a turn in which the model cannot make calls is passed on as it comes. Other text is passed on when the run
     has ended, because a call may follow. If text that was passed on turns out not to be the answer (its stream was cut
-    and the model is asked again), a TurnRetry says that the text starts anew.
+    and the model is asked again), a TurnRetry tells the reader to discard it.
     """
     passed = ""
     is_answer = continues = False

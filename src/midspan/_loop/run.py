@@ -1,8 +1,8 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
-Each event of a run turns its immutable state into the next one, and is passed to the listener if somebody reads the
-run. A call is forced until one was run; all other rules are policies. This module does not know how a model is reached
-or a tool is executed.
+Each event of a run turns its immutable state into the next one, and is passed to the listener if the run is streamed.
+A call is forced until one was run; all other rules are policies. This module does not know how a model is reached or a
+tool is executed.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Run:
     def __init__(
         self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
     ) -> None:
-        """Without a `listener` nobody reads the events, and each response is requested as a whole."""
+        """Without a `listener` there are no events, and each response is requested as a whole."""
         self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
         self.state = RunState.of(pending.history)
         self.response = NO_RESPONSE
@@ -61,16 +61,16 @@ class Run:
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
         self.calls = CallRunner(self, pending.context, pending.config)
-        self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
-        self._policies = (*prepared.policies, self._loops)
+        self._loop_detector = LoopDetector(limits.limits.max_repeats, prepared.specs)
+        self._policies = (*prepared.policies, self._loop_detector)
         self._limit, self._budget = limits.next_request(self.state)
         """The limit that the next request would exceed; the budget of that request."""
-        self._logs = _log.isEnabledFor(logging.DEBUG)
+        self._logs_debug = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
         """Ask, decide, act, repeat. At the end every call has a result, and an error has the transcript."""
         try:
-            if self._logs or self.listener is not None:
+            if self._logs_debug or self.listener is not None:
                 await self._begin()
             while True:
                 if not self.state.calls:
@@ -85,7 +85,7 @@ class Run:
                 elif not self.state.calls:
                     break
                 else:
-                    await self._act(decision.calls, decision.refusals)
+                    await self._run_calls(decision.calls, decision.refusals)
                 if self._has_ended():
                     break
             await self._finish()
@@ -106,11 +106,11 @@ class Run:
             await self._emit(SourceUnavailable(source.name, source.message))
 
     def _debug(self, label: str, value: object) -> None:
-        if self._logs:
+        if self._logs_debug:
             _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
 
     async def _ask(self) -> None:
-        """Request the next turn. If the time of the run is over first, `response` stays that of the last turn."""
+        """Request the next turn. If the time of the run is over first, `self.response` is not changed."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
         await self._emit(start)
@@ -158,7 +158,7 @@ class Run:
         if self.listener is not None:
             await self.listener.emit(event)
 
-    async def _act(self, calls: Calls, refusals: Refusals) -> None:
+    async def _run_calls(self, calls: Calls, refusals: Refusals) -> None:
         """Run the unanswered calls of the turn. Refused ones get their results at once."""
         self._debug("Tool Calls", self.state.calls)
         for index, call in calls:
@@ -185,8 +185,8 @@ class Run:
 
     def _end_call(self, index: int, result: ToolResult, seconds: float) -> ToolEnd:
         self._debug("Tool Result", result)
-        if self._loops.repeated:
-            result = self._loops.with_note(index, result)
+        if self._loop_detector.repeated:
+            result = self._loop_detector.with_note(index, result)
         end = ToolEnd(self.state.turn, result, seconds, index)
         self.state = self.state.after_call(end)
         return end

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of runs, by the semantic conventions for generative AI.
 
-A traced run is a run whose provider and tool source are wrapped, so a run without telemetry does nothing for it.
+A traced run is a run whose provider and tool source are wrapped, so other runs have no overhead.
 """
 
 from asyncio import CancelledError

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
-"""Stands for a response that broke off before its end."""
+"""Used if a response broke off before its end."""
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
 _MAX_DEPTH = 20
 """How deeply tools may call tools."""
@@ -61,7 +61,7 @@ class TurnStream:
         self._run, self._listener, self._request = run, listener, request
         self._turn = run.state.turn
         self._calls: dict[int, tuple[int, str | None, str | None]] = {}
-        """Calls by the indices of their parts: position in the turn; id and name, until they were in a delta."""
+        """By part index: the position of a call in the turn; its id and name, None once a delta has carried them."""
 
     async def read(self, *, can_retry: bool) -> ModelResponse | None:
         """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
@@ -123,9 +123,9 @@ def after_error(
     error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
 ) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
-    # The provider raised it itself; nobody cancelled the run.
-    is_provider_error = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
-    if not isinstance(error, Exception) and not is_provider_error:
+    # A CancelledError that the provider raised itself: the task of the run was not cancelled.
+    is_from_provider = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
+    if not isinstance(error, Exception) and not is_from_provider:
         raise error
     is_retryable = isinstance(error, ProviderError) and error.retryable
     if isinstance(error, Expired) or (is_retryable and limits.out_of_time() is not None):
@@ -142,7 +142,7 @@ def after_error(
     raise ProviderError(f"the model failed: {describe_error(error)}") from error
 
 
-def _plan(calls: Calls) -> list[tuple[ToolCall, list[int]]]:
+def _deduplicate(calls: Calls) -> list[tuple[ToolCall, list[int]]]:
     """Return the calls to run, each with its positions in the turn: a call that the model sent twice is run once."""
     planned: dict[Any, tuple[ToolCall, list[int]]] = {}
     for index, call in calls:
@@ -174,8 +174,8 @@ class CallRunner:
         return run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
 
     async def run(self, calls: Calls) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
-        """Run calls of a turn, and yield each result when it is there, with its index and its duration."""
-        run, prepared, planned = self._run, self._run.prepared, _plan(calls)
+        """Run calls of a turn, and yield each result as soon as it is available, with its index and its duration."""
+        run, prepared, planned = self._run, self._run.prepared, _deduplicate(calls)
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
             prepared.source.call,

@@ -1,1 +1,1 @@
-"""Shapes: what a value looks like, said in JSON Schema."""
+"""JSON Schema: built from type hints, validated against, and adapted to model families."""

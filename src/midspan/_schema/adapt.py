@@ -1,4 +1,4 @@
-"""Convert a JSON Schema to the form that one model family accepts. What it cannot declare becomes a description."""
+"""Convert a JSON Schema to the form that a model family accepts. Other constraints move to the description."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ _MAX_DEPTH = 40
 _MAX_NODES = 6_000
 _ARRAY_DEPTH = 2
 _NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
-_BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
+_ALLOWED_WITH_REF = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
 def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
     """Return the schema as the dialect can express it: wider where it cannot, never narrower.
 
-    With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
+    With `arguments` the root is an object, as every provider requires for parameters; otherwise it is what the schema
     says. If references are inlined, recursion is unrolled twice.
     """
     tree = normalize_tree(schema)
@@ -68,7 +68,7 @@ class _Adapter:
         return {**result, "$defs": definitions} if definitions else result
 
     def _parameters(self, root: SchemaNode) -> Schema:
-        """Return the root as one object, whatever alternatives the schema has for it."""
+        """Return the root as one object, with the properties of all its alternatives."""
         merged = self._merged(root, ()) or MergedSchema()
         for union in merged.unions:
             variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
@@ -83,7 +83,7 @@ class _Adapter:
     def schema(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
         if depth > _MAX_DEPTH:
             return self._anything()
-        if self._dialect.references and node.target is not None and not node.schema.keys() - _BESIDE_REFERENCES:
+        if self._dialect.references and node.target is not None and not node.schema.keys() - _ALLOWED_WITH_REF:
             return self._reference(node, node.target)
         return self._inlined(node, ref_stack, depth)
 
@@ -105,7 +105,7 @@ class _Adapter:
             self._definitions[name] = target
         annotations = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
         schema = {"$ref": f"#/$defs/{name}"}
-        annotated = self._annotate({"anyOf": [schema]}, annotations)  # other keywords may not be beside `$ref` itself
+        annotated = self._annotate({"anyOf": [schema]}, annotations)  # `$ref` itself allows no other keywords
         return schema if annotated.keys() == {"anyOf"} else annotated
 
     # Unions
@@ -115,7 +115,7 @@ class _Adapter:
         return [(node, variant) for node, variant in variants if variant is not None]
 
     def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
-        """Return the variants of the first union that says more than `required`, each with all else that holds."""
+        """Return the variants of the first union that has more than `required`, each with all other constraints."""
         unions, merged.unions = merged.unions, []
         chosen: list[MergedSchema] = []
         for union in unions:
@@ -149,7 +149,7 @@ class _Adapter:
         return [self._typed(merged, name, depth) for name in wanted]
 
     def _enum(self, merged: MergedSchema, depth: int) -> list[Schema]:
-        """Return the values where the dialect can list them, and their types where it cannot."""
+        """Return the values if the dialect can list them, otherwise their types."""
         options = merged.enum or []
         values = [value for value in options if merged.types is None or has_type(value, merged.types)]
         schemas = []
@@ -269,8 +269,8 @@ class _Adapter:
     def _anything(self, array_depth: int = _ARRAY_DEPTH) -> Schema:
         """Return the schema of any value: a union of all types where every schema needs a type.
 
-        An array needs the schema of its items, so arrays in arrays end somewhere: the one place where an adapted schema
-        is narrower than the original.
+        An array needs the schema of its items, so nested arrays are limited in depth: the only case in which an adapted
+        schema is narrower than the original.
         """
         self.is_strict = False
         if self._dialect.untyped:
@@ -284,7 +284,7 @@ class _Adapter:
         return self._join([*branches, self._null])
 
     def _join(self, schemas: list[Schema]) -> Schema:
-        """Return one schema for what fits any of these."""
+        """Return the union of these schemas."""
         branches: list[Schema] = []
         for schema in schemas:
             for branch in schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]:
@@ -321,7 +321,7 @@ def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
 
 
 def _only_requires(node: SchemaNode) -> bool:
-    """Return whether a schema says nothing of an object but which properties it must have."""
+    """Return whether a schema only says which properties an object must have."""
     keywords = {keyword for part in node.conjuncts for keyword in part.schema}
     return keywords <= {"type", "required", "title", "description"} and "object" in node.types
 

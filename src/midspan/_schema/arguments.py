@@ -1,7 +1,7 @@
-"""Arguments from a model as a tool takes them: fill in defaults, coerce, validate.
+"""Validate the arguments of a call: fill in defaults, coerce values, report what is wrong.
 
-A value is changed only if the schema allows a single reading. The JSON that a text contains is
-preferred to wrapping a value or writing it as text, and x is preferred to [x].
+A value is changed only if the schema allows a single reading. Parsing the JSON in a string is preferred to wrapping a
+value in an array or encoding it as a string.
 """
 
 import operator
@@ -31,7 +31,7 @@ from midspan.errors import SchemaError
 
 _MAX_BACKTRACKS = 100_000
 _MAX_WORK = 50_000
-"""Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
+"""Above this, listing all errors takes the validator seconds, so only the first one is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
 """Unions in unions multiply; a value that takes more attempts than this is left as it is."""
@@ -57,7 +57,7 @@ class ValidatedArguments(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def _refuse(_uri: str) -> Any:
+def _never_fetch(_uri: str) -> Any:
     raise ValueError("schemas are not fetched")
 
 
@@ -70,7 +70,7 @@ class SchemaValidator:
         *,
         label: str = "parameters",
         formats: bool = False,
-        retrieve: Callable[[str], Any] = _refuse,
+        retrieve: Callable[[str], Any] = _never_fetch,
     ) -> None:
         import jsonschema_rs  # slow to import
 
@@ -114,7 +114,7 @@ class SchemaValidator:
             return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
 
     def _first_problem(self, value: Any) -> Problem:
-        """Return the innermost part that does not fit, as far as no union hides which variant was meant."""
+        """Return the innermost part that does not fit. The search ends at a union, because any variant may be meant."""
         node = self.root
         steps: Steps = ()
         while True:
@@ -176,7 +176,7 @@ class SchemaValidator:
         return self.repair(arguments) if filled is None else ValidatedArguments(filled)
 
     def repair(self, arguments: dict[str, Any]) -> ValidatedArguments:
-        """As `validate`, for arguments that `fill_if_valid` does not accept."""
+        """Like `validate`, for arguments that `fill_if_valid` does not accept."""
         if measure(arguments, self.cost.max_value_depth) is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []
@@ -213,7 +213,7 @@ def _error_details(error: ValueError) -> str:
 
 
 def _has_changeable(values: Iterable[Any]) -> bool:
-    """Return whether a valid value of these may contain an integer written as 5.0, or lack a default."""
+    """Return whether one of these values, although valid, may contain an integer written as 5.0, or lack a default."""
     return not _CHANGEABLE.isdisjoint(map(type, values))
 
 
@@ -228,7 +228,7 @@ class _Coercer(Struct):
     changes: list[str] = field(default_factory=list)
 
     def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
-        """Return the value with its defaults, and changed where the schema leaves no doubt what was meant.
+        """Return the value with its defaults, changed where the schema allows a single reading.
 
         If there is nothing to change, it is the same object.
         """
@@ -269,7 +269,7 @@ class _Coercer(Struct):
         return value if is_same else result
 
     def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
-        """Return the defaults of absent properties, except those that their own schema forbids: often null."""
+        """Return the defaults of absent properties, except those (often null) that do not fit their own schema."""
         missing = {}
         for name, prop in node.properties.items():
             if name not in value and "default" in prop.schema and self.validator.fits(prop.schema["default"], prop):
@@ -283,7 +283,7 @@ class _Coercer(Struct):
         fitting = next((variant for variant in union if self.validator.fits(value, variant)), None)
         if fitting is not None:
             return self.coerce(value, fitting, steps, depth + 1)
-        variants = [variant for variant in union if self._may_be_meant(value, variant)]
+        variants = [variant for variant in union if self._fits_discriminator(value, variant)]
         for wrapping_types in dict.fromkeys((frozenset[str](), self.wrapping_types)):
             candidates = []
             for variant in variants:
@@ -300,8 +300,8 @@ class _Coercer(Struct):
         others = [variant for variant in union if variant.types != {"null"}]
         return self.coerce(value, others[0], steps, depth + 1) if len(others) == 1 else value
 
-    def _may_be_meant(self, value: Any, variant: SchemaNode) -> bool:
-        """Return whether the properties with listed values, as a discriminator, can be made to fit: a cheap check."""
+    def _fits_discriminator(self, value: Any, variant: SchemaNode) -> bool:
+        """Return whether the properties with `enum` or `const`, such as a tag, can be coerced to fit: a cheap check."""
         parts = variant.conjuncts if isinstance(value, dict) else ()
         props = [item for part in parts for item in part.properties.items() if item[0] in value]
         attempt = replace(self, changes=[])
@@ -314,7 +314,7 @@ class _Coercer(Struct):
     def _means_absent(self, value: Any, node: SchemaNode) -> bool:
         """Return whether this is null, or the default, and does not fit the schema: both mean "not given"."""
         default = node.schema.get("default")
-        is_default = value == default and type(value) is type(default)  # Python takes False for 0, JSON does not
+        is_default = value == default and type(value) is type(default)  # False == 0 in Python, not in JSON
         return (value is None or is_default) and not self.validator.fits(value, node)
 
     def _retype(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
@@ -346,7 +346,7 @@ class _Coercer(Struct):
         if "array" in wrapping_types and _is_single(value, steps):
             attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
             wrapped.append(attempt.coerce([value], node, steps, depth + 1))
-        # A text need not fit yet: an option may be written in another case.
+        # A string need not fit yet: `_retype` then looks for the option in another case.
         candidates = [*texts, *(candidate for candidate in wrapped if self.validator.fits(candidate, node))]
         return candidates[0] if candidates and _agree(candidates) else value
 
@@ -366,7 +366,7 @@ def _is_single(value: Any, steps: Steps) -> bool:
 
 
 def _is_document(value: Any) -> bool:
-    """Return whether the value can only be meant as JSON text. An array of plain values may be a list of texts."""
+    """Return whether the value may be encoded as JSON text. An array of scalars may be meant as a list of strings."""
     if isinstance(value, list):
         return any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict) and bool(value)

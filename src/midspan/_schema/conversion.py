@@ -1,7 +1,7 @@
-"""JSON values converted to Python values, and what the metadata of `Annotated` adds to a type.
+"""Convert JSON values to Python values, and read the metadata of `Annotated`.
 
 In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`, pydantic's `Field` and
-`annotated_types`. What JSON Schema cannot express, pydantic runs.
+`annotated_types`. Pydantic checks what JSON Schema cannot express.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from midspan.errors import ArgumentError, SchemaError
 Convert = Callable[[Any], Any]
 
 _MAX_EXPONENT = 6_144
-"""That of the decimal128 format. A longer number, written out, would fill the memory."""
+"""The limit of the decimal128 format. A larger number would fill the memory if it were written in digits."""
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
 _NUMBER_LIMITS = {
@@ -116,7 +116,7 @@ def call_foreign(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def scalar_type(hint: Any) -> TypeSchema | None:
-    """Return the type that a scalar of msgspec is; None for other hints."""
+    """Return the TypeSchema of a scalar type that msgspec can convert; None for other hints."""
     known = _SCALARS.get(hint) if isinstance(hint, type) else None
     if known is None:
         return None
@@ -155,7 +155,7 @@ _SCALARS: dict[Any, tuple[Schema, str]] = {
     uuid.UUID: ({"type": "string", "format": "uuid"}, "a UUID of 32 hexadecimal digits, as 8-4-4-4-12"),
     decimal.Decimal: ({"type": "string", "format": "decimal"}, "a decimal number in digits, such as 12.50"),
 }
-"""The schema of a scalar, and what a problem says that was expected."""
+"""The schema of each scalar type, and what an error message says that was expected."""
 
 
 def read_metadata(hint: Any) -> list[Any]:
@@ -207,7 +207,7 @@ def _annotations(item: Any) -> Schema:
 
 
 def _limits(item: Any) -> dict[str, Any]:
-    """Return the limits that an object has as attributes, whatever package it is of."""
+    """Return the limits that an object of any package has as attributes."""
     limits = {} if isinstance(item, type) else {name: getattr(item, name, None) for name in _LIMITS}
     # A pattern may be a `re.Pattern`.
     plain = {name: getattr(limit, "pattern", limit) for name, limit in limits.items()}
@@ -217,6 +217,6 @@ def _limits(item: Any) -> dict[str, Any]:
 def _json_types(schema: Schema) -> set[str]:
     """Return the JSON types that a limit can apply to."""
     if "contentEncoding" in schema or "format" in schema:
-        return set()  # JSON has the text, the limit applies to what the text means
+        return set()  # the limit applies to the decoded value, not to its text
     types = {schema["type"]} if isinstance(schema.get("type"), str) else set()
     return types.union(*(_json_types(option) for option in schema.get("anyOf", ())))

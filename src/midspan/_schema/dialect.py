@@ -1,4 +1,4 @@
-"""What a model family accepts of names and of JSON Schema, and a schema as the family accepts it."""
+"""The names and JSON Schema keywords that a model family accepts, and schemas adapted to them."""
 
 import re
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
 
 
 class SchemaDialect(Struct, frozen=True):
-    """What a family accepts. Everything else is widened, and described in words where possible."""
+    """What a family accepts. Other constraints are dropped, and added to the description where possible."""
 
     name: str
     keywords: frozenset[str]
@@ -65,7 +65,7 @@ class SchemaDialect(Struct, frozen=True):
     nullable: bool = False
     """Whether null is declared by `nullable: true`; otherwise by a list of two types."""
     union_alone: bool = False
-    """Whether no other keyword may be beside `anyOf`."""
+    """Whether a schema with `anyOf` may have no other keyword."""
     empty_strings: bool = True
     """Whether `enum` may contain an empty string."""
     references: bool = False
@@ -77,7 +77,7 @@ class SchemaDialect(Struct, frozen=True):
     strict: bool = False
     """Whether the family guarantees arguments that fit, as long as all objects are closed and all values have a type.
 
-    A schema that cannot be written so is adapted without `strict`, `closed` and `all_required`.
+    A schema that cannot be written that way is adapted without `strict`, `closed` and `all_required`.
     """
     functions: NameRule = NameRule()
     properties: NameRule = NameRule()

@@ -22,12 +22,12 @@ def parse_docstring(text: str) -> Docstring:
     text = text.strip()
     first, _, rest = text.partition("\n")
     if _TITLE.fullmatch(first) and rest and not rest.startswith((" ", "\n")):
-        # The only section begins on the first line: its indentation was taken for that of the docstring.
+        # The only section begins on the first line: its indentation was removed as that of the docstring.
         text = f"{first}\n{textwrap.indent(rest, '    ')}"
     if not rest and not _FIELD_LIST.match(text):
         return Docstring(text)
     parameters = _parameters(text)
-    # Without parameters, the sections may be in an unknown style: better the model sees them as they are.
+    # Without parameters, the sections may be in an unknown style, so the model gets them as they are.
     return Docstring(_without_sections(text) if parameters else text, parameters)
 
 

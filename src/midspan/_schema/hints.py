@@ -1,7 +1,7 @@
 """Type hints as JSON Schema, with the conversion of JSON to their values.
 
-Records are objects with the names of their fields, whatever class they are. A value of a union is converted to the
-first member that accepts it, so `date | str` prefers the date.
+Dataclasses, TypedDicts, NamedTuples and Structs ("records") are objects with the names of their fields. A value of a
+union is converted to the first member that accepts it, so `date | str` prefers the date.
 """
 
 import enum
@@ -51,13 +51,13 @@ _CONTAINERS: dict[Any, Any] = {
 }
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 _ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
-"""What a function may return and a model cannot give."""
+"""Types that a function may return, but that no argument can have."""
 _DEFS = "#/$defs/"
 _QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
 
 
 class SchemaBuilder:
-    """Builds the types of the hints of one schema, which share its `$defs`."""
+    """Builds the TypeSchemas of the hints in one schema, which share its `$defs`."""
 
     def __init__(self, direction: Direction, *, advice: str = "") -> None:
         """`advice` ends the message of the error for a hint that is not JSON serializable."""
@@ -76,7 +76,7 @@ class SchemaBuilder:
         raise SchemaError(f"{hint_name(hint)} is not JSON serializable; use {supported}")
 
     def build_at(self, place: str, hint: Any) -> TypeSchema:
-        """Do the same for a hint that error messages call `place`."""
+        """Like `build`. Error messages start with `place`."""
         try:
             return self.build(hint)
         except SchemaError as error:
@@ -120,7 +120,7 @@ class SchemaBuilder:
 
         for node in (schema, *self._definitions.values()):
             count(node)
-        # Something uses a recursive type beside the type itself.
+        # A recursive type is used at least twice: in itself and elsewhere.
         shared = [name for name in self._definitions if uses[name] > 1]
 
         def inline(node: Schema) -> Schema:
@@ -358,7 +358,7 @@ def _choice(members: tuple[Any, ...]) -> TypeSchema:
         raise SchemaError("there is no value to choose from")
     if any(type(value) not in JSON_SCALARS for value in values):
         raise SchemaError(f"not all of {values!r} are JSON serializable; use text or numbers")
-    # Python takes True for 1, JSON does not.
+    # True == 1 in Python, not in JSON.
     by_value = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
     types_ = {PYTHON_TYPES[type(value)] for value in values}
     schema: Schema = {"type": types_.pop(), "enum": values} if len(types_) == 1 else {"enum": values}

@@ -118,7 +118,7 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
     list: _array,
     tuple: _array,
 }
-# Collections only if they say of themselves that they are: a table has a length and yields its columns, and is no list.
+# Only declared collections: a DataFrame, for example, has a length and can be iterated over, but is not a list.
 _BASES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (bytes | bytearray | memoryview, msgspec.to_builtins),
     (msgspec.Raw, lambda value: _convert(msgspec.json.decode(value))),

@@ -1,9 +1,9 @@
 """Parse text that is nearly JSON, as long as no part of it has to be guessed.
 
-Beside JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
+Besides JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
 `True`, `False` and `None`, and line breaks in strings. It rejects what has two readings. A value that is not complete
 where the text ends is IncompleteJson, and is never completed. With `python=True` strings, tuples and keyword arguments
-are read as Python writes them; with `tokens=True` strings may stand between special tokens.
+are read as Python writes them; with `tokens=True` strings may be quoted by special tokens.
 """
 
 import re
@@ -19,7 +19,7 @@ MAX_DEPTH = 100
 
 
 class InvalidJson(ValueError):
-    """The text is not a value, or could be several; `at` is where that shows."""
+    """The text is not a value, or is ambiguous; `at` is the position of the problem."""
 
     def __init__(self, problem: str, at: int) -> None:
         super().__init__(problem)
@@ -45,14 +45,14 @@ def loads(text: str) -> Any:
 
 
 class LenientJsonParser:
-    """A position in a text, and what can be parsed from there. Each method moves `at` behind what it has read."""
+    """A position in a text, and what can be parsed from there. Each method moves `at` past what it has read."""
 
     def __init__(self, text: str, at: int = 0, *, python: bool = False, tokens: bool = False) -> None:
         self.text = text
         self.at = at
         self._python = python
         self._tokens = tokens
-        """Whether strings may also stand between special tokens, without escapes: `<|"|>Oslo<|"|>`."""
+        """Whether strings may also be quoted by special tokens, without escapes: `<|"|>Oslo<|"|>`."""
         self._depth = 0
 
     def peek(self) -> str:
@@ -172,7 +172,7 @@ class LenientJsonParser:
             raise IncompleteJson
         body = self.text[begin:end]
         if body.startswith(">") or body.endswith("<"):
-            raise InvalidJson("a sign too many stands beside the quote of a string", begin)
+            raise InvalidJson("there is an extra character next to the quote of a string", begin)
         self.at = end + len(quote)
         return body
 
@@ -213,7 +213,7 @@ class LenientJsonParser:
         return _WORDS[match[0]]
 
     def unexpected(self, expected: str) -> InvalidJson:
-        """Return an error with what should be here and what is; nothing of what follows, which may not be there yet."""
+        """Return an error that says what was expected and found here. Later text is left out: it may be incomplete."""
         here = self.text[self.at : self.at + 1]
         actual = "the end of the line" if here == "\n" else quoted(here)
         before = quoted(self.text[max(0, self.at - 20) : self.at])

@@ -34,7 +34,7 @@ class MergedSchema(Struct):
     items: SchemaNode = ANYTHING
     prefix: Sequence[SchemaNode] = ()
     unions: list[list[SchemaNode]] = field(default_factory=list)
-    """A value must fit one schema at least of each list."""
+    """A value must fit at least one schema of each list."""
     bounds: dict[str, Any] = field(default_factory=dict)
     """`minimum`, `maxLength` and so on, `pattern` and `format`."""
     description: str = ""
@@ -76,21 +76,21 @@ class MergedSchema(Struct):
 
 
 def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
-    """Return a schema that values must fit both of."""
+    """Return the conjunction of two schemas."""
     if left.always is True or left is right or right.always is False:
         return right
     return left if right.always is True or left.always is False else SchemaNode.combine("allOf", [left, right])
 
 
 def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
-    others = set(map(canonical_json, right))  # Python takes True for 1, JSON does not
+    others = set(map(canonical_json, right))  # True == 1 in Python, not in JSON
     return [value for value in left if canonical_json(value) in others]
 
 
 def merge_conjuncts(node: SchemaNode, base: MergedSchema) -> MergedSchema | None:
     """Return the constraints of a schema and of all that it refers to, added to others; None if no value fits it.
 
-    A reference to a schema that it is inside of is followed twice more, and then accepts any value.
+    A recursive reference is followed twice more, and then accepts any value.
     """
     targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
     ended = [target for key, target in targets.items() if base.ref_stack.count(key) > 2]

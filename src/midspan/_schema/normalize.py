@@ -1,4 +1,4 @@
-"""Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
+"""Normalize schemas as people write them to the JSON Schema (2020-12) that they mean, and that Midspan enforces."""
 
 import re
 from typing import Any
@@ -77,7 +77,7 @@ def _modernize(schema: Schema) -> Schema:
 def _corrected(keyword: str, value: Any) -> Any:
     """Return the value of a keyword in the form that JSON Schema has for it."""
     if keyword in MAPS:
-        return value or {}  # the [] of a PHP program is empty, too
+        return value or {}  # PHP encodes an empty object as []
     if type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
         return int(value)
     return list(value) if isinstance(value, tuple) else value

@@ -35,7 +35,7 @@ class OutputType:
         self._validator = SchemaValidator(builder.resolve(outer), label="output")
 
     def parse(self, value: Any) -> Any:
-        """Return the value that JSON data stands for; an ArgumentError that a model can act on if there is none."""
+        """Return the value of the type for JSON data. Raises ArgumentError, with a message that a model can act on."""
         if self._convert is None:
             if problems := self._validator.problems(value):
                 raise argument_error(problems)
@@ -49,7 +49,7 @@ class OutputType:
 def parse_json(text: str) -> Any:
     """Return the JSON data of a text; an ArgumentError if it is not JSON."""
     try:
-        # Models put the marks of a code block around JSON even where nobody wants them.
+        # Models put JSON in a code block even if they are not asked to.
         fenced = re.fullmatch(r"```.*?\n(.*)```", text.strip(), re.DOTALL)
         return msgspec.json.decode(fenced[1] if fenced else text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, type_of
 
 Steps = tuple[str | int, ...]
-"""The way from a value to a part of it: keys of objects and indexes of arrays."""
+"""The path from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 120
 MAX_PROBLEMS = 20

@@ -63,7 +63,7 @@ class _Sampler:
 
 
 def _number(keywords: dict[str, Any]) -> Any:
-    """Return a number within the bounds, as far as one of them says it."""
+    """Return a number within the bounds, if there are any."""
     if "minimum" in keywords:
         return keywords["minimum"]
     if "exclusiveMinimum" in keywords:

@@ -11,7 +11,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def settings_of(kind: type[T], values: Mapping[str, Any], source: str, others: Collection[str] = ()) -> T:
-    """Return the settings in `values`. Raises ConfigError if one is unknown or not valid; `source` has them.
+    """Return `values` as a settings Struct. Raises ConfigError, naming `source`, if one is unknown or not valid.
 
     `others` are the names of settings of `source` that are read elsewhere.
     """

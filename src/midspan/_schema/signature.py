@@ -42,7 +42,7 @@ _PLAIN_DEFAULTS = (str, int, float, bool, list, dict, tuple, set)
 
 
 class Injected:
-    """Marks the hint of a parameter that the model never sees."""
+    """Marks the hint of a parameter that the model does not see."""
 
 
 Context = Annotated[T, Injected]
@@ -53,7 +53,7 @@ class Binding(Struct, frozen=True, eq=False):
     """How one function takes its arguments.
 
     Called with arguments, it returns the `(args, kwargs)` to call the function with, or raises an ArgumentError. It
-    converts values, and checks them only as far as that needs; the schema is validated elsewhere, before.
+    converts values, and assumes that they have been validated against the schema.
     """
 
     convert: Convert
@@ -66,7 +66,7 @@ class Binding(Struct, frozen=True, eq=False):
     factories: dict[str, Callable[[], Any]] = {}
     """For parameters whose default is pydantic's `Field(…)`: what makes the value if it is missing."""
     contexts: dict[str, Callable[[RunContext[Any]], Any]] = {}
-    """For parameters that the model does not see: what they get of the run."""
+    """For parameters that the model does not see: what they get from the run."""
     needs_context: bool = False
     """Whether the function has a context without a default, of a type that excludes None."""
 
@@ -82,7 +82,7 @@ class Binding(Struct, frozen=True, eq=False):
 
 
 class Signature(Struct, frozen=True, eq=False):
-    """What a model is told about a callable, and how JSON goes in and out of it."""
+    """The name, description and schemas of a callable, and the binding of its arguments."""
 
     name: str
     description: str
@@ -161,7 +161,7 @@ def _label(function: Any) -> str:
 
 
 def _called(function: Any) -> Any:
-    """Return what runs in the end: a plain function, a class, or a wrapper that says what it wraps."""
+    """Return the object that is called in the end: a function, a class, or a wrapper with `__wrapped__`."""
     function = _unwrap_partial(function)
     if isinstance(function, types.MethodType):
         return _called(function.__func__)
@@ -183,7 +183,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
             f"Python does not know the parameters of {_label(function)}; write a function with type hints that calls it"
         ) from error
     if next(iter(signature.parameters), None) == "self":
-        raise SchemaError(f"{_label(function)} is a method without its object; pass the method of an object")
+        raise SchemaError(f"{_label(function)} is an unbound method; pass the method of an instance")
     return signature
 
 
@@ -199,7 +199,7 @@ def _docstring(function: Any) -> str:
 
 
 def _resolver(function: Any) -> Callable[[str, Any], Any]:
-    """Return what turns annotations that are text into types, with the names of the function's own module."""
+    """Return a function that resolves string annotations to types, with the names of the function's module."""
     label, called = _label(function), _called(function)
     is_class = isinstance(called, type)
     function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
@@ -217,7 +217,7 @@ def _resolver(function: Any) -> Callable[[str, Any], Any]:
 
 
 def _context(parameter: inspect.Parameter) -> Callable[[RunContext[Any]], Any] | None:
-    """Return what gives a parameter its value from the run; None if the model gives it."""
+    """Return a function that takes the value of a parameter from the run; None if the model provides the value."""
     if _is_marked(parameter.annotation, RunContext):
         return lambda context: context
     if not _is_marked(parameter.annotation, Injected):
@@ -244,7 +244,7 @@ def _needs_context(parameter: inspect.Parameter) -> bool:
 
 
 def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Field]:
-    """Return the fields of the parameters object that a parameter stands for."""
+    """Return the fields that a parameter adds to the object of all arguments."""
     name, description = parameter.name, docstring.parameters.get(parameter.name, "")
     unpacked = _unpacked(parameter.annotation)
     if parameter.kind is _KEYWORDS:

@@ -33,7 +33,7 @@ LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 MAPS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
 _DEFINITIONS = frozenset(["$defs", "definitions"])
 _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
-"""Keywords whose schemas look at the very value that their parent looks at."""
+"""Keywords whose subschemas apply to the same value as the schema itself."""
 _UNBOUNDED = frozenset(("$dynamicRef", "$recursiveRef", "uniqueItems"))
 """References that may lead to the schema that they are in, and a keyword that compares whole values."""
 _BACKTRACKING = re.compile(r"\(\?<?[=!]|\\[1-9k]")
@@ -94,7 +94,7 @@ class SchemaNode:
 
     @classmethod
     def combine(cls, keyword: str, nodes: "Sequence[SchemaNode]") -> "SchemaNode":
-        """Return a node that stands for `{keyword: nodes}` and has no place in the document."""
+        """Return a node for `{keyword: nodes}` that is not in the document."""
         return cls({keyword: [inner.raw for inner in nodes]}, {keyword: nodes})
 
     @property
@@ -114,7 +114,7 @@ class SchemaNode:
 
     @property
     def unions(self) -> "list[list[SchemaNode]]":
-        """The alternatives of `anyOf`, of which a value fits one at least, and of `oneOf`, of which it fits one."""
+        """The alternatives of `anyOf`, of which a value fits at least one, and of `oneOf`, of which it fits one."""
         return [self.subschemas[keyword] for keyword in ("anyOf", "oneOf") if self.subschemas.get(keyword)]
 
     @property
@@ -130,7 +130,7 @@ class SchemaNode:
 
     @property
     def dependencies(self) -> "Iterator[tuple[SchemaNode, bool]]":
-        """Every node that validating a value may lead to, and whether it looks at that same value."""
+        """Every node that is used to validate a value, and whether it applies to that same value."""
         if self.target is not None:
             yield self.target, True
         for keyword, value in self.subschemas.items():
@@ -211,7 +211,7 @@ class SchemaTree:
         for node in self._references:  # grows while it is read
             target, fragment = self._find(node.schema["$ref"])
             if isinstance(target, dict | bool):
-                # It may be where no keyword puts a schema, and is added now.
+                # The target may be outside the keywords that hold schemas, so it is added only now.
                 node.target = self._add(target, fragment if fragment.startswith("/") else "")
 
     @property
@@ -331,10 +331,10 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
 
 
 class ValidationCost(Struct, frozen=True):
-    """How much work references, unions and `allOf` can make of validating one value."""
+    """How much work it can take to validate one value, because of references, unions and `allOf`."""
 
     branching: int = 1
-    """The number of branches through which schemas look at the same value."""
+    """The number of branches in which schemas apply to the same value."""
     nesting: int = 1
     """How many of them are nested in each other."""
     total: float = math.inf

@@ -104,7 +104,7 @@ def create_app(
     """
     config = settings_of(ServerConfig, settings, "create_app")
     if inspect.iscoroutinefunction(authenticate):
-        raise ConfigError("authenticate must be a plain function, which returns the owner or None; it cannot be async")
+        raise ConfigError("authenticate must be a sync function, which returns the owner or None; it cannot be async")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
     service = Service(agent, config, journal, provider)
@@ -217,7 +217,7 @@ class AccessMiddleware:
             case "origin":
                 raise ApiError(403, "web pages of this origin are not allowed here; see cors_origins")
         owner = self._authenticate(headers)
-        scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not let anybody in
+        scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not be accepted as an owner
         if scope[OWNER] is None and scope["path"].removeprefix(scope.get("root_path", "")) not in OPEN_PATHS:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise ApiError(401, "send a valid token as `Authorization: Bearer TOKEN`", headers=challenge)

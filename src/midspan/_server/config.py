@@ -29,7 +29,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
     models: tuple[str, ...] = ()
-    """Models that a request may name, beside the model of the agent."""
+    """Models that a request may name, in addition to the model of the agent."""
     allow_anonymous: bool = False
     """Accept requests without a token although other machines can reach the server."""
     allowed_hosts: tuple[str, ...] | None = None

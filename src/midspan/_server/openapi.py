@@ -34,7 +34,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "Last-Event-ID": {
         "in": "header",
         "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
-        "description": "The id of the last event that the client has; the stream goes on after it.",
+        "description": "The id of the last event that the client has; the stream continues after it.",
     },
     "last_event_id": {
         "in": "query",

@@ -1,1 +1,1 @@
-"""What outlives a process: journals of runs, blind to what their events mean, and private files."""
+"""Persistent storage: journals of runs, which do not decode events, and private files."""

@@ -106,13 +106,13 @@ class Journal(Protocol):
         """Store all of the events or none, and return the number of the next one.
 
         `expected_seq` is the number of events that the writer knows of. Raises RunExistsError if it is 0 and the run
-        is there already, UnknownRunError if it is not 0 and the run is not there, and RunElsewhereError if another
-        writer has appended or the run has ended: one of two writers gets through.
+        exists, UnknownRunError if it is not 0 and the run does not exist, and RunElsewhereError if another writer has
+        appended or the run has ended: of two concurrent writers, one gets this error.
 
         `owner` and `session` are stored when the run is created. `summary` replaces the stored summary. A summary with
         a final state ends the run, and nothing can be appended afterwards.
 
-        If append is cancelled or raises anything else, the outcome is unknown: read the run before going on.
+        If append is cancelled or raises anything else, the outcome is unknown: read the run before continuing.
         """
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
@@ -165,7 +165,7 @@ def check_state(state: str | None) -> None:
 
 
 def cursor_number(cursor: str | None) -> int:
-    """The number behind a cursor, which may come from outside; without a cursor, one above all numbers."""
+    """The number in a cursor, which may come from outside; without a cursor, a number above all others."""
     if cursor is None:
         return sys.maxsize
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):

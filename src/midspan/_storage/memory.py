@@ -104,7 +104,7 @@ class MemoryJournal:
         return self.drop(run)
 
     def drop(self, run: str) -> bool:
-        """Like `delete`, for plain code."""
+        """Like `delete`, for sync code."""
         with self._lock:
             self._events.pop(run, None)
             return self._runs.pop(run, None) is not None

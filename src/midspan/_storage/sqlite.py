@@ -213,13 +213,13 @@ class _Worker:
             await asyncio.shield(asyncio.wrap_future(ended))
 
     def _run_waiting(self) -> None:
-        """Run all jobs that wait, as many in one transaction as it takes."""
+        """Run all waiting jobs. Those that wait at the same time share a transaction."""
         self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
         while self._jobs:
             jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
             jobs = [job for job in jobs if not job[1].cancelled()]
             for (_, future), result in zip(jobs, self._results([work for work, _ in jobs]), strict=True):
-                with suppress(RuntimeError):  # the loop is closed, and nobody waits there
+                with suppress(RuntimeError):  # the loop is closed, and its callers no longer wait
                     future.get_loop().call_soon_threadsafe(_resolve, future, result)
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
@@ -230,7 +230,7 @@ class _Worker:
             connection.execute(self._begin)
             results = [work(connection) for work in works]
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
+        except Exception as error:  # noqa: BLE001 - it is raised in the waiting callers, and the thread continues
             _close_all(self._connections, self._process)  # which also rolls back
             return [translated(error, self._path)] * len(works)
         return results

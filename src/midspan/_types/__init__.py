@@ -1,1 +1,1 @@
-"""Values: frozen Structs that every layer shares, without behaviour of their own and without I/O."""
+"""Immutable values that all layers share. No I/O."""

@@ -32,7 +32,7 @@ class RunHost(Protocol):
         """The identifier of the thread in which that event loop runs."""
 
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
-        """Pass on how far a call is. It is called from any thread."""
+        """Pass on the progress of a call. It is called from any thread."""
 
     def report_log(self, context: "RunContext[Any]", level: int, message: str) -> None:
         """Pass on a log message of a call. It is called from any thread."""
@@ -65,13 +65,13 @@ class RunContext(Generic[User]):
         self.call_id = call_id
         self.turn = turn
         self.index = index
-        """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
+        """The position of the call in its turn. Unlike the id, which the model sends, it is always unique there."""
         self.depth = depth
         """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
         self.deadline = deadline
         """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
         self.cancelled = False
-        """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
+        """Whether the call was cancelled or timed out. Sync functions, which run in threads, should check it."""
         self._host = host
         self._on_error = on_error
 
@@ -138,17 +138,17 @@ class RunContext(Generic[User]):
         return await _in_loop(self._host.loop, self._host.call_tool(self, name, arguments))
 
     def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
+        """Wait, in a sync function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
         if self._host is None:
             return asyncio.run(coroutine)
         if self._host.thread == get_ident():
-            coroutine.close()  # else Python warns that it was never awaited, beside the error below
-            raise ToolError("wait_for is for plain functions; in an async function, use await")
+            coroutine.close()  # else Python also warns that it was never awaited
+            raise ToolError("wait_for is for sync functions; in an async function, use await")
         return asyncio.run_coroutine_threadsafe(coroutine, self._host.loop).result()
 
 
 async def _in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine in the loop of the run, also from a source that belongs to another one."""
+    """Await a coroutine in the event loop of the run, also from a source that runs in another one."""
     if loop is asyncio.get_running_loop():
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
@@ -166,7 +166,7 @@ def trace_headers() -> dict[str, str]:
 class _NoContext(RunContext[Any]):
     """Shared by all calls that are made outside a run, so it must not change."""
 
-    def start(self, timeout: float | None) -> float:  # noqa: ARG002 - of the class above
+    def start(self, timeout: float | None) -> float:  # noqa: ARG002 - overrides RunContext.start
         return monotonic()
 
     def cancel(self) -> None:

@@ -1,7 +1,7 @@
-"""The encoded form of a history, kept beside it.
+"""The encoded form of a history, cached in it.
 
 Every turn of a conversation sends all its messages again. A request is joined from the bytes of the previous one and of
-the new messages, so the cost of a turn does not grow with that of encoding the conversation.
+the new messages, so each message is encoded only once.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,7 +15,7 @@ EncodedMessage = bytes | memoryview | Raw
 
 
 class MessageEncoder(Struct, frozen=True, gc=False):
-    """How one API wants messages."""
+    """How one API encodes messages."""
 
     key: Hashable
     """Identifies the encoding."""
@@ -32,9 +32,9 @@ def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: byte
     ends with a comma loses it if there are no messages.
     """
     messages, encode, is_one_turn = history.messages, encoder.encode, encoder.is_one_turn
-    count, start = history.cached(encoder.key)
+    count, cached = history.cached(encoder.key)
     new = messages[count:]
-    if count and (start.head != head or (new and is_one_turn(messages[count - 1], new[0]))):
+    if count and (cached.head != head or (new and is_one_turn(messages[count - 1], new[0]))):
         count, new = 0, messages
     contents = b",".join(encode(new))
     if not count:
@@ -42,12 +42,12 @@ def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: byte
             return head.removesuffix(b",") + tail
         body = b"".join((head, contents, tail))
     else:
-        prefix = memoryview(start.buffer.body)[: start.length]  # joined without a copy of its own
+        prefix = memoryview(cached.buffer.body)[: cached.length]  # joined without a copy of its own
         body = b"".join((prefix, b"," if contents else b"", contents, tail))
     if new:
         length = len(body) - len(tail)
         history.cache(
-            encoder.key, start.extended(body, length) if count else _Start(head, _Buffer(body, length), length)
+            encoder.key, cached.extended(body, length) if count else _Prefix(head, _Buffer(body, length), length)
         )
     return body
 
@@ -60,7 +60,7 @@ class _Buffer(Struct, gc=False):
     """How many bytes precede the tail."""
 
 
-class _Start(Struct, frozen=True, gc=False):
+class _Prefix(Struct, frozen=True, gc=False):
     """The start of a request, with the messages of a history.
 
     Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
@@ -72,7 +72,7 @@ class _Start(Struct, frozen=True, gc=False):
     length: int
     """How many bytes of the buffer belong to this history."""
 
-    def extended(self, body: bytes, length: int) -> "_Start":
+    def extended(self, body: bytes, length: int) -> "_Prefix":
         """Return the start of a request with a longer history, which begins with this one."""
         buffer = self.buffer
         with _lock:
@@ -80,7 +80,7 @@ class _Start(Struct, frozen=True, gc=False):
                 buffer.body, buffer.length = body, length
             else:  # another history has continued this one already
                 buffer = _Buffer(body, length)
-        return _Start(self.head, buffer, length)
+        return _Prefix(self.head, buffer, length)
 
 
 _lock = Lock()

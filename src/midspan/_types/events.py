@@ -18,7 +18,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
 
 CANCELLED = "cancelled"
-"""The `ErrorInfo.kind` of a run that somebody cancelled."""
+"""The `ErrorInfo.kind` of a run that was cancelled."""
 
 
 class RunStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="run_start"):
@@ -106,7 +106,7 @@ class ToolStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_sta
 
 
 class ToolProgress(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_progress"):
-    """A running tool reports how far it is."""
+    """A running tool reports its progress."""
 
     turn: int
     call_id: str
@@ -129,7 +129,7 @@ class ToolRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_ret
 
 
 class ApprovalNeeded(Struct, frozen=True, gc=False, omit_defaults=True, tag="approval_needed"):
-    """A call waits until somebody approves it."""
+    """A call waits for approval."""
 
     turn: int
     call: ToolCall
@@ -146,7 +146,7 @@ class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end")
 
 
 class SourceUnavailable(Struct, frozen=True, gc=False, omit_defaults=True, tag="source_unavailable"):
-    """The tools of a source could not be listed, so the run goes on without them."""
+    """The tools of a source could not be listed, so the run continues without them."""
 
     source: str
     message: str

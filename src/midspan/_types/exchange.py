@@ -54,7 +54,7 @@ class RequestConfig(Struct, frozen=True, omit_defaults=True, dict=True):
         return any(type(tool) is BuiltinTool for tool in self.tools)
 
     def derived(self, key: Hashable, make: Callable[..., T], *args: Any) -> T:
-        """Return what `make(*args)` returns, computed once per key and kept beside this value. Encoders use it."""
+        """Return what `make(*args)` returns, computed once per key and cached here. Encoders use it."""
         cache = self._derived
         if key not in cache:
             if len(cache) >= _MAX_DERIVED:
@@ -97,7 +97,7 @@ class ModelRequest(Struct, frozen=True, gc=False):
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped; `ModelResponse.raw_finish_reason` is the provider's own word."""
+    """Why the model stopped; `ModelResponse.raw_finish_reason` is the value that the provider sent."""
 
     END = "end"
     LENGTH = "length"
@@ -113,7 +113,7 @@ class FinishReason(StrEnum):
     MALFORMED_CALL = "malformed_call"
     UNEXPECTED_CALL = "unexpected_call"
     CONTINUES = "continues"
-    """The model has paused and can go on."""
+    """The model has paused and can continue."""
     CUT = "cut"
     """The stream ended without a reason."""
     OTHER = "other"
@@ -212,7 +212,7 @@ class PartDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="delta"):
 
 
 class PartEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="end"):
-    """A part is complete. `part` is its final value; None means that it is what start and deltas say."""
+    """A part is complete. `part` is its final value; None if start and deltas already have all of it."""
 
     index: int
     part: Part | None = None

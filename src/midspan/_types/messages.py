@@ -68,10 +68,10 @@ class History:
         return self.append(*items[count:]) if items[:count] == self.messages else History(items)
 
     def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
-        """Return what `extend` makes of these messages, computed once and kept beside them.
+        """Return what `extend` makes of these messages, computed once and cached here.
 
         `extend` gets the value of a shorter history that this one was appended to (None if there is none) and the
-        messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
+        messages that are new since. Encoders cache the bytes of a conversation here, so a turn encodes only its own.
         """
         count, cached = self.cached(key)
         value: T = cached if 0 < count == len(self.messages) else extend(cached, self.messages[count:])
@@ -109,7 +109,7 @@ class History:
             return self.messages == other
         return isinstance(other, History) and self.messages == other.messages
 
-    __hash__ = None  # type: ignore[assignment]  # it is equal by its messages, which have no hash
+    __hash__ = None  # type: ignore[assignment]  # compared by its messages, which are not hashable
 
     def __reduce__(self) -> tuple[type["History"], tuple[tuple[Message, ...]]]:
         return History, (self.messages,)  # derived values are made again where the copy is used

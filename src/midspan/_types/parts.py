@@ -19,7 +19,7 @@ class ProviderData(Struct, frozen=True, gc=False, omit_defaults=True):
     origin: str
     """The wire format that `raw` is written in."""
     raw: Raw = NO_BYTES
-    """Exact bytes: of the whole message, or of a part that says more than its plain form. Absent after an edit."""
+    """Exact bytes: of the whole message, or of a part with more fields than ours. Absent after an edit."""
 
 
 class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
@@ -126,7 +126,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     notes: tuple[str, ...] = ()
     """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
     hint: str | None = None
-    """A note of ours for the model, beside the result."""
+    """A note that Midspan adds to the result for the model."""
     meta: dict[str, Any] = {}
     """What the source adds for observers; the model does not see it."""
     provider_data: ProviderData | None = None
@@ -138,7 +138,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
 
     @property
     def model_value(self) -> Any:
-        """What the model reads beside the media: the value, or the texts and links of the content."""
+        """What the model reads in addition to the media: the value, or the texts and links of the content."""
         if self.value is not None or not self.content:
             return self.value
         texts = [text for part in self.content if (text := text_of(part))]

@@ -86,7 +86,7 @@ class RunState(Struct, frozen=True, gc=False):
     has_run_call: bool = False
     """Whether a valid call of this run was executed."""
     refused_turns: int = 0
-    """Turns in a row in which all calls were refused. Counted anew when the model may only answer."""
+    """Turns in a row in which all calls were refused. Reset when the model may only answer."""
     partial_text: str = ""
     """The text of turns in which the model paused, since the last call."""
     final_result: ToolResult | None = None

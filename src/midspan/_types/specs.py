@@ -27,7 +27,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     effects: Effects | None = None
     """None means that nothing is declared, which is not the same as no effects."""
     examples: tuple[dict[str, Any], ...] = ()
-    """Arguments of good calls."""
+    """Arguments of example calls."""
     final: bool = False
     """Its result may end the run."""
     repeatable: bool = False
@@ -77,7 +77,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
 
     @property
     def changes(self) -> bool | None:
-        """Whether the tool declares to change something; None if it declares nothing about that."""
+        """Whether the tool is declared to change something; None if nothing is declared about that."""
         if self.read_only is not None:
             return not self.read_only
         if self.destructive:
@@ -130,7 +130,7 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
-        """Return the choice that a mode, the name of a tool or a dict of one of the known APIs stands for.
+        """Return the choice for a mode, the name of a tool, or a dict as one of the known APIs writes it.
 
         In a dict, `{"type": "required"}` without the name of a tool is the default choice.
         """
@@ -169,7 +169,7 @@ OnLimit = Literal["error", "message", "answer"]
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """How far a run may go. None means no limit.
+    """The limits of a run. None means no limit.
 
     - `max_turns`: requests to the model, 10 by default.
     - `max_tool_calls`: calls of all tools.

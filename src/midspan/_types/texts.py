@@ -35,7 +35,7 @@ def check_text(text: Any, label: str) -> None:
 
 
 def check_token(token: Any) -> None:
-    """Raise ConfigError if a value cannot be the secret of those who may connect to a server."""
+    """Raise ConfigError if a value cannot be used as the access token of a server."""
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise ConfigError("a token must be printable ASCII without spaces")
     if len(token) < _MIN_TOKEN_CHARS:
@@ -63,7 +63,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
-    """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
+    """Replace unpaired surrogates, which JSON cannot encode, and cut text that is too long, with a note."""
     text = replace_surrogates(text)
     if len(text) <= max_chars:
         return text

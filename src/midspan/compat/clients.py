@@ -315,7 +315,7 @@ def _specs(tools: Iterable[ToolDefinition] | None) -> tuple[ToolSpec, ...]:
 
 
 def _parameters(tool: ToolDefinition) -> MessageDict:
-    """Return the schema of the parameters; `required` may stand beside it."""
+    """Return the schema of the parameters; `required` may be a sibling of it."""
     parameters = dict(tool.get("parameters") or {"type": "object", "properties": {}})
     return {**parameters, "required": list(tool["required"])} if tool.get("required") else parameters
 

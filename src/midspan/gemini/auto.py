@@ -1,4 +1,4 @@
-"""Automatic execution of calls: the loop of every agent, with the names and types of the Gemini API.
+"""Automatic execution of calls: the agent loop with the names and types of the Gemini API.
 
 Calls of declarations are executed by the functions that are registered for them in `Tools`.
 """
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from midspan.gemini.client import AsyncClient
 
 _LOSSLESS = Capabilities(signatures=False)
-"""An API that accepts everything as it sent it."""
+"""Capabilities with which messages of the model are encoded exactly as they were received."""
 
 
 class AutoResponse(GenerateContentResponse):
-    """The final answer; `result` has everything that led to it."""
+    """The final answer; `result` also has the messages, calls and usage of the run."""
 
     def __init__(self, result: RunResult, output_type: Any) -> None:
         super().__init__(result.response, result.text, output_type=output_type)
@@ -96,7 +96,7 @@ async def answer_chunks(stream: RunStream, output_type: Any = Any) -> AsyncGener
     """Yield the final answer of a run in chunks, and then the whole answer."""
     async with stream, aclosing(final_text((0, event) async for event in stream)) as deltas:
         async for _, delta in deltas:
-            # A chunk without text that was cut says that the text before it is discarded.
+            # A chunk without text and with finish reason CUT tells the reader to discard the text before it.
             parts = (Text(delta.text),) if isinstance(delta, TextDelta) else ()
             answer = ModelResponse(Message("model", parts), FinishReason.END if parts else FinishReason.CUT)
             yield GenerateContentResponse(answer, is_chunk=True)
@@ -129,11 +129,11 @@ class ToolRegistry:
         return self._toolbox.register(_tool(declarations[0], function), duplicates=duplicates)
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
-        """Execute calls and return their results in the same order. An error is a result and disturbs no other call."""
+        """Execute calls and return their results in the same order. An error is a result; other calls still run."""
         return await run_calls([_call(item) for item in calls], self._toolbox.source().call)
 
     def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
-        """Do the same in plain code."""
+        """Like `execute_calls_async`, for sync code."""
         return run_blocking(self.execute_calls_async(calls))
 
     def executable(self, tools: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
+"""A typed client of the Gemini API, sync and async. It executes calls only in the methods for automatic tools."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
@@ -95,7 +95,7 @@ class AsyncClient(ClosedOnExit):
         return AutoResponse(await agent.run(messages=history), output_type)
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
-        """Do the same in the background; return an id, under which any number of subscribers get the answer."""
+        """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
         from midspan.gemini.auto import prepare  # imports the loop
 
         agent, history, _ = prepare(self, contents, options)
@@ -143,7 +143,7 @@ class AsyncClient(ClosedOnExit):
         return endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
 
     def _request(self, options: Mapping[str, Any]) -> tuple[str, Capabilities, RequestFields]:
-        """Return the path of the model, what it accepts, and the fields beside the contents."""
+        """Return the path of the model, what it accepts, and all fields except the contents."""
         path, capabilities = self.resolve(options.get("model"))
         others = {name: value for name, value in options.items() if name != "model"}
         return path, capabilities, _fields(capabilities, others)
@@ -159,7 +159,7 @@ _cached_fields = lru_cache(maxsize=64, typed=True)(request_fields)
 
 
 def _fields(capabilities: Capabilities, options: dict[str, Any]) -> RequestFields:
-    """Return the encoded fields beside the contents. In a loop they are the same for every request, and kept."""
+    """Return all encoded fields except the contents. Cached, because the requests of a loop have the same fields."""
     hashable = {name: tuple(value) if type(value) is list else value for name, value in options.items()}
     for value in hashable.values():
         if not all(isinstance(item, _CONSTANTS) for item in (value if type(value) is tuple else (value,))):
@@ -204,7 +204,7 @@ class AsyncCaches:
         return [cache async for page in pages for cache in page.cached_contents or []]
 
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
-        """Let a cache live for `ttl_seconds` from now."""
+        """Let a cache expire `ttl_seconds` from now."""
         body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
         return await self._client.api.cache("PATCH", cache_name(name), body)
 
@@ -213,7 +213,7 @@ class AsyncCaches:
 
 
 def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """Return a method for plain code, which calls this method of the object in `aio` and waits for it."""
+    """Return a sync method that calls this method of `self.aio` and waits for it."""
 
     @wraps(method)
     def blocking_method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -223,7 +223,7 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> 
 
 
 class Caches:
-    """`AsyncCaches` for plain code."""
+    """`AsyncCaches` for sync code."""
 
     def __init__(self, caches: AsyncCaches) -> None:
         self.aio = caches
@@ -236,7 +236,7 @@ class Caches:
 
 
 class Client:
-    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
+    """The Gemini API for sync code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenValues(connection)
@@ -259,7 +259,7 @@ class Client:
         return self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
 
     def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
-        """Do the same in the background; return the id to subscribe to."""
+        """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
 
         async def start() -> str:
             return self.aio.stream_generate_with_auto_tools(contents, **options)

@@ -14,7 +14,7 @@ from midspan.providers.gemini.proto import from_plain, has_extra
 def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> tuple[dict[str, Any], Any]:
     """Return the fields of generationConfig that ask for an answer of a schema or a type, and the type of the answer.
 
-    The type is Any if it was not requested by a type.
+    The type is Any if a schema was passed instead of a type.
     """
     if schema is not None and json_schema is not None:
         raise ConfigError("response_schema and response_json_schema are both given; the API accepts only one of them")

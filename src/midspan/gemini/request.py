@@ -1,4 +1,4 @@
-"""The options of a request and its body, from whatever a caller passes: contents, system prompt, tools, settings."""
+"""The options of a request and its body, built from what a caller passes: contents, system prompt, tools, settings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -31,7 +31,7 @@ _TOP_FIELDS = {*wire.GenerateContentRequest.__struct_fields__} - {"extra", "cont
 
 
 class RequestOptions(TypedDict, total=False):
-    """Everything of a request beside its contents."""
+    """Everything in a request except its contents."""
 
     model: str | None
     """Default: the model of the client."""
@@ -73,12 +73,12 @@ class AutoOptions(RequestOptions, total=False):
 
 
 class RequestFields(NamedTuple):
-    """Everything in a request but its contents: what stands before them, and what stands after them."""
+    """Everything in a request except its contents, as the JSON before and after them."""
 
     head: bytes
     tail: bytes
     output_type: Any
-    """The Python type of the answer; Any if it was not requested by a type."""
+    """The Python type of the answer; Any if no type was passed."""
 
     @property
     def first_content(self) -> bytes:
@@ -112,7 +112,7 @@ def request_fields(
     )
     declared = read_tools(tools)
     head = encode.HEAD
-    if cached_content is not None:  # which holds system instruction and tools; the API rejects both beside it
+    if cached_content is not None:  # it holds system instruction and tools, which the API rejects in the request
         request = replace(request, cached_content=cache_name(cached_content))
     else:
         system = _read_system(system_instruction)
@@ -141,7 +141,7 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.Gene
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
-    """Return the name of a cache, which may be passed itself."""
+    """Return the name of a cache, given as a name or as a CachedContent."""
     name = cache.name if isinstance(cache, wire.CachedContent) else cache
     if not name:
         raise ConfigError("'' is not a valid name in cachedContents")
@@ -287,7 +287,7 @@ def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
 
 
 def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
-    """Return a declaration. Schemas that say more than the API's own can are sent as JSON Schema."""
+    """Return a declaration. Schemas that `wire.Schema` cannot express are sent as JSON Schema."""
     fields = set_fields(wire.FunctionDeclaration, declaration, where)
     for name in ("parameters", "response"):
         if name in fields:

@@ -163,7 +163,7 @@ class ChunkReader:
 
 
 class ResponseStream(ClosedOnExit):
-    """The chunks of a response, read once, in async or in plain code. After the last one, `response` is the whole.
+    """The chunks of a response, read once, in async or sync code. After the last one, `response` is the whole response.
 
     If the response was cut, IncompleteResponseError is raised after the last chunk, and `response` is what arrived.
     """
@@ -202,7 +202,7 @@ class ResponseStream(ClosedOnExit):
             await self._items.aclose()
 
     def close(self) -> None:
-        """Like `aclose`, for plain code."""
+        """Like `aclose`, for sync code."""
         run_blocking(self.aclose())
 
     def __enter__(self) -> Self:

@@ -116,7 +116,7 @@ class Content(wire.Content, frozen=True):
 
 
 def check_schema(schema: Any, where: str) -> None:
-    """Raise an error if a schema has an unknown type, at any depth. None is no schema."""
+    """Raise an error if a schema has an unknown type, at any depth. None is accepted."""
     if schema is None:
         return
     try:

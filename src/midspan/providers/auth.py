@@ -68,7 +68,7 @@ class ApiKey:
 
 
 class EnvironmentKey(Struct, frozen=True):
-    """The key in the environment, which is looked for when the first request is sent."""
+    """The key in the environment, which is read when the first request is sent."""
 
     service: str
     variables: Mapping[str, tuple[str, str]]
@@ -102,7 +102,7 @@ def missing_key(service: str, variables: Iterable[str], *, page: str = "", famil
 class BearerToken:
     """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token.
+    A sync function runs in a thread, because it may ask a server for the token.
     """
 
     is_static = False

@@ -1,4 +1,4 @@
-"""What the encoders and decoders of several providers share: JSON, turns, texts of results, ids, numbers of tokens."""
+"""Functions that encoders and decoders share: JSON, turns, results as text, ids, token counts."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

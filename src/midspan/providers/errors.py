@@ -47,7 +47,7 @@ def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.Prov
 
 
 def _error_type(codes: Codes, code: str, status: int, message: str) -> type[errors.ProviderError] | None:
-    """Return the type of an error whose code is known, or whose status means more than usual."""
+    """Return the type of an error whose code is known, or whose status has a special meaning here."""
     if code in codes:
         return codes[code]
     if status == 402:

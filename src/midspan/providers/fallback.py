@@ -1,4 +1,4 @@
-"""Several models as one: if a request to the first fails, also after its retries, the next one gets it."""
+"""A fallback chain: if a request to the first model fails, also after its retries, it is sent to the next one."""
 
 import logging
 import time
@@ -80,12 +80,12 @@ class Fallback:
         raise AssertionError("the last model either answers or raises")
 
     def _order(self) -> list[int]:
-        """Return the models to ask, in order; those that failed lately come last."""
+        """Return the models to ask, in order; those that failed recently come last."""
         now = time.monotonic()
         return sorted(range(len(self.providers)), key=lambda index: self._paused_until[index] > now)
 
     def _fall_back(self, request: ModelRequest, index: int, others: Sequence[int], error: errors.ProviderError) -> None:
-        """Note that a model failed, and tell the run which one is next; raise the error if there is none."""
+        """Note that a model failed, and report to the run which one is next; raise the error if there is none."""
         if not others or isinstance(error, errors.PromptBlockedError):
             raise error
         if error.retryable or isinstance(error, _LASTING_ERRORS):

@@ -27,11 +27,11 @@ class ModelProfile(Struct, frozen=True, eq=False):
     output_schema: Optional["SchemaDialect"] = None
     """Which schemas it accepts for its answers, if they differ from those of tools."""
     output_is_object: bool = False
-    """Answers in JSON must be objects, so other values are given by calling a tool."""
+    """Answers in JSON must be objects; for other values the model answers by calling a tool."""
     output_is_strict: bool = False
-    """Only schemas that can be written in the strict form are accepted for answers; others go by calling a tool."""
+    """Answers must have a schema of the strict form; for other schemas the model answers by calling a tool."""
     supports_tools: bool = True
-    """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""
+    """Accepts tool declarations and makes calls. Otherwise tools are described in the prompt (prompt mode)."""
     supports_prompted_tools: bool = True
     """Can use tools that are described in the prompt."""
     supports_json_with_tools: bool = True
@@ -70,7 +70,7 @@ class WireRequest(Struct, frozen=True):
 
 
 class ClosedOnExit:
-    """Can be used in an `async with` block, which closes it."""
+    """Adds `async with`, which closes the object, to a class with `aclose`."""
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -115,7 +115,7 @@ class WrapperProvider(ClosedOnExit):
 
 
 def ensure_aclose(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Return the iterator as one that has `aclose`; not every iterator does."""
+    """Return an iterator with `aclose`, which not every async iterator has."""
     return items if isinstance(items, AsyncGenerator) else _closable(items)
 
 

@@ -1,4 +1,4 @@
-"""Families of models, and from the name of a model to its provider. Providers are imported when they are needed.
+"""The registry of model families, which finds the provider for a model name. Providers are imported when needed.
 
 Other packages register their families as entry points in the group `midspan.providers` that load a `ProviderFamily`.
 """
@@ -63,7 +63,7 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     """The models of one provider. Importing the module of a family should be cheap; `make` may import the rest."""
 
     name: str
-    """What stands before the colon in `name:model`."""
+    """The part before the colon in `name:model`."""
     make: Callable[..., Provider]
     """Called with the name of a model, or without arguments if no model is named."""
     prefixes: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     check: Callable[[], Coroutine[Any, Any, Sequence[HealthCheck]]] | None = None
     """Checks credentials and connection for `midspan doctor`."""
     summary: str = ""
-    """What users must know about a fallback family, as a clause: `it only calls tools`."""
+    """What users must know about a family that needs no credentials, as a clause: `it only calls tools`."""
 
     @property
     def own_variables(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def families() -> Iterator[ProviderFamily]:
 
 
 def family_names() -> list[str]:
-    """Return what can stand before the colon, without importing a provider."""
+    """Return the names of all families, without importing a provider."""
     return sorted(_BUILTIN.keys() | _entry_points().names)
 
 

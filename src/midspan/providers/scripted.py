@@ -1,4 +1,4 @@
-"""A model for tests that gives the responses of a script and keeps the requests it receives."""
+"""A provider for tests that returns the responses of a script and keeps the requests it receives."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from inspect import isawaitable
@@ -16,7 +16,7 @@ of these."""
 
 
 class ScriptedProvider:
-    """Gives one turn of its script after another; `requests` are the requests so far.
+    """Returns the turns of its script one after another; `requests` are the requests so far.
 
     When it streams, each part is an event of its own. Two texts in a row are deltas of one text.
     """

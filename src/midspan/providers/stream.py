@@ -1,4 +1,4 @@
-"""Streams of model events: the accumulator that builds a message of events; conversions between stream and response."""
+"""Streams of model events: `StreamAccumulator` builds a message from them; conversions between stream and response."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing

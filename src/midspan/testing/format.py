@@ -1,6 +1,6 @@
 """The format of recordings: one file per run, with JSON documents that end with LINE_END.
 
-Data of a provider in a message is part of a line as it is, and may have line breaks. Documents of a response are
+Data of a provider in a message is embedded in a line unchanged, and may have line breaks. Documents of a response are
 strings.
 """
 
@@ -142,7 +142,7 @@ def read_recording(path: Path) -> Recording:
     """Read a file. An incomplete last line is ignored: the process was killed while it wrote."""
     try:
         lines = [decode_line(data) for data in path.read_bytes().split(LINE_END)[:-1]]
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: it has no JSON, or no file can have this name
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not a valid file name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the recording {str(path)!r}: {reason}; record the run again") from error
     if not lines or not isinstance(lines[0], RunLine):

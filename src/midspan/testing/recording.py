@@ -186,7 +186,7 @@ class ObservedAgent(Agent):
         wrap_tools: Callable[[ToolSource, Any], ToolSource],
     ) -> None:
         if isinstance(agent, ObservedAgent):
-            raise ConfigError("this agent is already recorded or replayed; pass the agent that it was made of")
+            raise ConfigError("this agent is already recorded or replayed; pass the original agent")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns
         self._start = start
         self._wrap_provider = wrap_provider

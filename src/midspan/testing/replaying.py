@@ -40,14 +40,14 @@ from midspan.tools.wrap import WrapperSource, list_source
 def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output]:
     """Return an agent that is answered from the recordings in the directory, or from a single recording.
 
-    No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
+    No model is asked and no tool is run. Each recording is replayed once, by a run with the same messages.
     """
     library = RecordingLibrary(Path(directory))
     return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
 
 
 def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
-    """Replay every recording in the directory, or a single one, with what its run was asked.
+    """Replay every recording in the directory, or a single one, with the messages and options of its run.
 
     Raises an error if a request, a call or the outcome differs from the recording.
     """
@@ -102,7 +102,7 @@ def test_recorded_runs_are_the_same({}) -> None:
 
 
 class RecordingLibrary:
-    """The recordings of a directory, or a single one. Each is given to one run, which asks the same."""
+    """The recordings of a directory, or a single one. Each is given to one run, which has the same messages."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -226,7 +226,7 @@ class ReplayedTools(WrapperSource):
 def diff(recorded: Any, now: Any, steps: Steps = ()) -> str | None:
     """Describe the first difference of two JSON values, as `contents[0].role: recorded "user", now "model"`.
 
-    A mask in a recorded string stands for any text.
+    A mask in a recorded string matches any text.
     """
     if recorded == MASK:
         return None

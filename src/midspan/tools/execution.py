@@ -93,7 +93,7 @@ def _check_result(call: ToolCall, result: Any) -> None:
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-    """Run the call and return its result, whatever happens."""
+    """Run the call and return its result, also if it fails."""
     if tool.isolate:
         from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
 
@@ -113,7 +113,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         else:
             value = await THREADS.run(function, timeout=tool.timeout)
         if type(value) not in _PLAIN_TYPES:
-            value = await _read(value, tool, started)
+            value = await _resolve(value, tool, started)
     except asyncio.CancelledError:
         context.cancel()
         raise
@@ -130,7 +130,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
 def execute_here(
     tool: Tool[..., Any], call: ToolCall, context: RunContext[Any], loop: asyncio.AbstractEventLoop
 ) -> ToolResult:
-    """Run the call of a plain function in the current thread, without a timeout. Worker processes do so.
+    """Run the call of a sync function in the current thread, without a timeout. Worker processes use this.
 
     `loop` runs in another thread and awaits what the function returns if that is a coroutine or an async generator.
     """
@@ -140,7 +140,7 @@ def execute_here(
     try:
         value = _bind_and_call(tool, validated.arguments, context)
         if type(value) not in _PLAIN_TYPES:
-            value = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop).result()
+            value = asyncio.run_coroutine_threadsafe(_resolve(value, tool, monotonic()), loop).result()
     except Exception as error:  # noqa: BLE001 - tools are user code
         return _error_result(call, error, context)
     return _to_tool_result(tool, call, value, validated.changes)
@@ -150,8 +150,8 @@ class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 
 
-async def _read(value: Any, tool: Tool[..., Any], started: float) -> Any:
-    """Return the value itself if a function returned a generator or an awaitable."""
+async def _resolve(value: Any, tool: Tool[..., Any], started: float) -> Any:
+    """Await, or collect in a list, what a function returned if it is an awaitable or a generator."""
     name = tool.spec.name
     while True:  # a lambda may return a coroutine, which may return a generator
         seconds_left = None if tool.timeout is None else tool.timeout - (monotonic() - started)
@@ -208,15 +208,15 @@ def _error_result(call: ToolCall, error: BaseException, context: RunContext[Any]
 
 
 def timeout_message(name: str, seconds: float | None, expired: Expired) -> str:
-    """Say what became of a call that timed out."""
+    """Return the error message for a call that timed out."""
     return f"{name} timed out after {count_noun(seconds or 0, 'second')}{expired.suffix}"
 
 
 def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
     """Return the result of a call whose function returned `returned`.
 
-    What a tool did is never hidden by its return annotation: a value that does not match goes to the model with a
-    note. Only a response schema that was given explicitly is enforced.
+    A value that does not match the return annotation goes to the model with a note, because the tool has already run.
+    Only a response schema that was given explicitly is enforced.
     """
     if content := _ordered_content(returned):
         return ToolResult(call.id, call.name, content=content, is_final=_is_final(tool, returned), notes=notes)
@@ -230,7 +230,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         value, size = _describe_unserializable(returned, error), 0
     else:
         if schema is not None and not media and not schema.accepts(value):
-            # A tool may report an error in its result, whatever schema its successes have.
+            # A tool may return an error that does not match the schema of its results.
             is_error = isinstance(value, dict) and bool(value.get("error"))
             if not is_error:
                 problems = bulleted(map(str, schema.problems(value)))
@@ -258,7 +258,7 @@ def _is_final(tool: Tool[..., Any], value: Any) -> bool:
 def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
     """Convert a tool's return value to JSON data and its encoded size. Images and audio are moved into `media`.
 
-    A value that survives encoding and decoding unchanged is plain data, as most are; msgspec finds that out much faster
+    A value that survives encoding and decoding unchanged is plain data, as most are; msgspec detects this much faster
     than a walk in Python. The decoded copy also keeps later changes by the tool out of the conversation.
     """
     try:
@@ -275,9 +275,9 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
 
 
 def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
-    """Return the content of a function that returns texts and resources, perhaps with media; else nothing."""
+    """Return the content if a function returned texts or resources, perhaps with media; otherwise nothing."""
     parts = value if type(value) in (list, tuple) else (value,)
-    if not parts or type(parts[0]) not in _CONTENT_TYPES:  # as almost always
+    if not parts or type(parts[0]) not in _CONTENT_TYPES:  # the usual case
         return ()
     types = set(map(type, parts))
     return tuple(parts) if types <= _CONTENT_TYPES and types != {Blob} else ()

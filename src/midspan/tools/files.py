@@ -17,7 +17,7 @@ FILE_MODULE_PREFIX = "midspan_tools_in_"
 
 
 def tools_in(name: str) -> list[Any]:
-    """Load the tools of a file or module: its `tools`, else what it made with @tool, else its public functions."""
+    """Load the tools of a file or module: its `tools`, else those made with @tool, else its public functions."""
     with user_code(f"cannot load the tools in {name!r}"):
         module = load_module(name)
     return _tools_of(module, name)

@@ -90,7 +90,7 @@ def _check_options(options: DeclaredToolOptions) -> None:
         raise ConfigError(f"invalid option: {error}") from error
     match options:
         case {"final": final} if not isinstance(final, bool) and (is_async(final) or not callable(final)):
-            raise ConfigError(f"final must be True, False or a plain function of the result, got {final!r:.80}")
+            raise ConfigError(f"final must be True, False or a sync function of the result, got {final!r:.80}")
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:
@@ -154,7 +154,7 @@ class Tool(Generic[P, R]):
             check_isolated(spec.name, function)
         self.is_async = is_async(function)
         self.is_method = False
-        """Whether it is a method that was decorated in its class, and not yet the tool of an object."""
+        """Whether it is a method that was decorated in its class and is not bound to an instance."""
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         self._formats = options.get("check_formats", False)
@@ -198,12 +198,12 @@ class Tool(Generic[P, R]):
     def __get__(self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None) -> "Tool[Q, R]": ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return the tool of an object. Nothing is stored in the object, so it can be copied and pickled."""
+        """Bind a method to an instance. Nothing is stored in the instance, so it can be copied and pickled."""
         if instance is None or not self.is_method:
             return self
         from copy import copy  # loaded with the first method
 
-        self.parameters, self.response  # noqa: B018 - compiled once for all objects
+        self.parameters, self.response  # noqa: B018 - compiled once for all instances
         bound: Tool[..., Any] = copy(self)
         bound.function, bound.is_method = types.MethodType(self.function, instance), False
         return bound
@@ -223,7 +223,7 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R
 def tool(function: Any = None, /, **options: Any) -> Any:
     """Make a tool of a function. Name, description and schemas come from its signature and its docstring.
 
-    A method that is decorated in its class is a tool of each object.
+    A method that is decorated in its class becomes a tool of each instance.
 
     The options, as in `@tool(timeout=5)`:
 
@@ -235,14 +235,14 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     - `reads` and `writes`: what calls read and change, such as `"account:{id}"`.
     - `repeatable`: loop detection ignores the tool.
     - `max_result_chars`: longer results are cut; 200,000 by default.
-    - `examples`: arguments of good calls.
+    - `examples`: arguments of example calls.
     - `check_formats`: arguments and results must have the `format` that a schema declares, such as `email`.
     """
     if function is None:
         return lambda function: tool(function, **options)
     if not _is_method(function):
         return tool_of(function, **options)
-    method = tool_of(partial(function, None), **options)  # the schema has no parameter for the object
+    method = tool_of(partial(function, None), **options)  # the schema has no parameter for `self`
     method.function, method.is_method = function, True
     return method
 
@@ -256,7 +256,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
         if options:
             raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
         if function.is_method:
-            raise SchemaError(f"{function.name} is a method without its object; pass the method of an object")
+            raise SchemaError(f"{function.name} is an unbound method; pass the method of an instance")
         return function
     name, description = options.pop("name", None), options.pop("description", None)
     if name is not None:
@@ -278,7 +278,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
 
 
 def _is_method(function: object) -> bool:
-    """Whether the function is written in a class and takes the object or the class first."""
+    """Whether the function is defined in a class and its first parameter is `self` or `cls`."""
     if not isinstance(function, types.FunctionType):
         return False
     first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")

@@ -1,4 +1,4 @@
-"""Event loops in threads of their own: for plain code that calls coroutines, and for worker processes."""
+"""Event loops in threads of their own: for sync code that calls coroutines, and for worker processes."""
 
 import asyncio
 import atexit
@@ -31,7 +31,7 @@ class LoopThread:
         self.is_closed = False
 
     def _reset(self) -> None:
-        """Start anew in a forked child process, which has the loop but not its thread."""
+        """Reset the state in a forked child process, which has the loop but not its thread."""
         # The garbage collector must not close the tasks of the parent here, which could write to its connections.
         self._loops_of_parents.append(self._loop)
         atexit.unregister(self.close)
@@ -54,7 +54,7 @@ class LoopThread:
             return self._loop
 
     def start_soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine without waiting for it. It is not even created if the loop ends before.
+        """Run a coroutine without waiting for it. It is not created if the loop ends first.
 
         It takes no lock: the garbage collector may call it in a thread that holds the lock.
         """
@@ -78,8 +78,8 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         try:
             while not self.is_closed:
-                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
-                # gets them from there, and the loop continues for the other callers.
+                # asyncio raises these out of the loop, too, after it has set them as the exception of the task. The
+                # caller gets them from the task, and the loop continues for the other callers.
                 with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
         finally:

@@ -36,7 +36,7 @@ async def each_call(
     in_task: bool = True,
     order: Order | None = None,
 ) -> AsyncGenerator[Finished, None]:
-    """Run the calls, at most `max_concurrency` at a time, and yield each result when it is there.
+    """Run the calls, at most `max_concurrency` at a time, and yield each result as soon as it is available.
 
     Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """

@@ -1,4 +1,4 @@
-"""The protocol between a run and whatever executes its tools, and the error results of calls.
+"""The protocol between a run and the sources that execute its tools, and the error results of calls.
 
 Above is the loop, which lists the tools and makes calls. Below are functions, toolboxes, other processes and other
 machines. A source knows nothing of models, turns or histories. It does not raise if a tool fails: the outcome of a call
@@ -49,14 +49,14 @@ class ToolListing(Struct, frozen=True):
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Some tools. Inherit from it for an `aclose` that does nothing.
+    """A source of tools. Inherit from it for an `aclose` that does nothing.
 
     Runs in different event loops and threads may use one source at the same time. Wrap a source that belongs to one
     event loop in `LoopBound`.
     """
 
     async def list_tools(self) -> ToolListing:
-        """Return the tools that there are now. A run lists them once, when it starts."""
+        """Return the current tools. A run lists them once, when it starts."""
         ...
 
     async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:

@@ -130,7 +130,7 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
 async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:
     """Await in the current task; raise Expired after `timeout` seconds. None means no limit.
 
-    As with `asyncio.timeout`, what ignores its cancellation and returns a value has not expired.
+    As with `asyncio.timeout`, an awaitable that ignores its cancellation and returns a value has not expired.
     """
     if timeout is None:
         return await awaitable

@@ -1,4 +1,4 @@
-"""Threads for plain functions, which would block the event loop.
+"""Threads for sync functions, which would block the event loop.
 
 The threads are daemons, so a function that hangs does not keep the program from exiting, as it would in a
 `concurrent.futures` pool. A function whose call timed out or was cancelled is abandoned: it keeps its thread, and
@@ -113,7 +113,7 @@ class Threads:
             function, waiter = jobs.get()
             outcome: Outcome = True, None
             try:
-                if not waiter.done():  # else nobody waits any more, and the function never starts
+                if not waiter.done():  # else the caller no longer waits, and the function never starts
                     outcome = True, function()
             except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
                 outcome = False, error

@@ -24,7 +24,7 @@ class Toolbox:
     def register(
         self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"
     ) -> Tool[..., Any]:
-        """Add a tool to a session, which is opened if it is new, or to all. Returns the tool that has the name."""
+        """Add a tool to a session, which is opened if it is new, or to all sessions. Returns the registered tool."""
         new = tool_of(tool)
         tools = self._common if session is None else self._sessions.setdefault(session, {})
         if new.name not in tools or duplicates == "override":

@@ -1,4 +1,4 @@
-"""Sources around sources: several as one, other names, some of the tools, timeouts, the schemas of one model family."""
+"""Wrapper sources: merged, renamed, filtered, time-limited, bound to an event loop, adapted to a model family."""
 
 import asyncio
 import logging
@@ -64,10 +64,10 @@ async def _return_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def list_source(source: ToolSource) -> ToolListing:
-    """List the tools of a source, which may be anybody's code.
+    """List the tools of a source, which may be user code.
 
-    If the source fails, the listing has no tools and names the source as unavailable. A ConfigError is raised: it is a
-    mistake of the caller and would not go away.
+    If the source fails, the listing has no tools and names the source as unavailable. A ConfigError is raised:
+    it is a mistake of the caller.
     """
     if is_local(source):
         return await source.list_tools()
@@ -105,7 +105,7 @@ class _RoutedTools(ToolSource):
             return unknown_tool_result(call, routes)
         source, name = routes[call.name]
         result = await source.call(replace(call, name=name, arguments=self._restore_arguments(call)), context)
-        return replace(result, name=call.name) if result.name == name else result  # else it is not of this call
+        return replace(result, name=call.name) if result.name == name else result  # else it is of another call
 
     def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
         """Return the arguments of a call with the names that the source uses for them."""
@@ -203,7 +203,7 @@ class Renamed(_NamedTools):
 
 
 class Prefixed(_NamedTools):
-    """Every name with a prefix before it."""
+    """The tools with a prefix before each name."""
 
     def __init__(self, source: Tools, prefix: str) -> None:
         super().__init__(source, lambda spec: prefix + spec.name)
@@ -216,8 +216,8 @@ class Filtered(_NamedTools):
         if isinstance(keep, str):
             raise ConfigError(f"Filtered takes a collection of names or a function of a ToolSpec, got {keep!r:.80}")
         names = () if callable(keep) else frozenset(keep)
-        keeps = keep if callable(keep) else lambda spec: spec.name in names
-        super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
+        is_kept = keep if callable(keep) else lambda spec: spec.name in names
+        super().__init__(source, lambda spec: spec.name if is_kept(spec) else None)
 
 
 class ToolSubset(Filtered):
@@ -236,7 +236,7 @@ class ToolSubset(Filtered):
 
 
 class TimeLimited(WrapperSource):
-    """No call takes longer than this, whatever the tool itself allows."""
+    """A timeout for each call, in addition to that of the tool itself."""
 
     def __init__(self, source: Tools, timeout: float) -> None:
         super().__init__(source)
@@ -282,7 +282,7 @@ class BoundLoop:
         if not await _is_responsive(self._loop):
             coroutine.close()
             raise ConfigError(
-                "the event loop of this source is not running, or blocked by plain code such as run_sync; use the "
+                "the event loop of this source is not running, or blocked by sync code such as run_sync; use the "
                 "source there, with await, or close that loop"
             )
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))

@@ -56,12 +56,12 @@ class TerminalChat:
     """Reads questions and slash commands until the input ends."""
 
     exit_code = 0
-    """Of the first error, if nobody sits at the terminal."""
+    """Of the first error, if stdin is not a terminal."""
 
     def __init__(self, settings: Settings, start: Callable[[Agent], LoggedConversation], options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
-        self._read_only = settings.read_only  # the restriction of the fallback model is not one of other models
+        self._read_only = settings.read_only  # the restriction of the fallback model does not apply to other models
         self._settings = with_fallback(settings, allow_all_tools=options.yes)
         self.conversation = start(build_agent(self._settings, self._tools))
         self._verbose: int = options.verbose

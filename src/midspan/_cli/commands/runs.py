@@ -67,7 +67,7 @@ def _fields(info: RunInfo, question: str) -> dict[str, Any]:
 
 
 def _state(info: RunInfo) -> str:
-    """Return how the run ended, or `unfinished`: it goes on in another process, or its process was killed."""
+    """Return how the run ended, or `unfinished`: it runs in another process, or its process was killed."""
     return info.summary.state if info.summary.ended else "unfinished"
 
 

@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=["text", "json"], default="text", help=format_help)
     telemetry_help = "record runs with OpenTelemetry, as its environment variables say"
     parser.add_argument("--telemetry", action="store_true", help=telemetry_help)
-    anonymous_help = "listen on an address that other machines reach, without demanding tokens"
+    anonymous_help = "listen on an address that other machines reach, without requiring tokens"
     parser.add_argument("--allow-anonymous", action="store_true", default=None, help=anonymous_help)
 
 
@@ -92,7 +92,7 @@ def run(options: Namespace) -> int:
 def _mcp_servers(options: Namespace) -> list[Any]:
     """Return the servers of the files that were named, and the one of MCP_SERVER_URL.
 
-    Nobody sits at the terminal of a server, so destructive tools need --yes.
+    A server cannot ask a user, so destructive tools need --yes.
     """
     servers = make_servers(config_paths(options), approve=options.yes or None) if options.mcp else []
     if url := os.environ.get("MCP_SERVER_URL"):
@@ -104,7 +104,7 @@ def _mcp_servers(options: Namespace) -> list[Any]:
 
 @contextmanager
 def _journal(name: str | None) -> "Iterator[SqliteJournal | None]":
-    """Open the journal. Only one server may use it, because it takes unfinished runs for those of a killed server."""
+    """Open the journal. Only one server may use it, because it treats unfinished runs as those of a killed server."""
     if name == _MEMORY:
         yield None
         return

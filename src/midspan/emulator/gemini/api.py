@@ -1,4 +1,4 @@
-"""What the API shows to the outside: routes, the credentials of the caller, and error responses."""
+"""Routes, the credentials of the caller, and error responses."""
 
 import re
 from collections.abc import Sequence
@@ -131,5 +131,5 @@ def invalid_json(violations: Sequence[tuple[str, str]]) -> ApiError:
 
 
 def error_page(status: int) -> bytes:
-    """The HTML with which a front end answers, instead of the API."""
+    """The HTML error page that a front end sends instead of the API."""
     return f"<!DOCTYPE html>\n<title>Error {status}!!1</title>\n".encode()

@@ -1,4 +1,4 @@
-"""Cached contents: created, read, prolonged, listed, deleted, and gone when they expire."""
+"""The collection cachedContents: create, get, update, list and delete caches, which expire."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks a request like the server: `check` returns the request, or raises an ApiError in the words of the API."""
+"""Checks a request like the server: `check` returns the request, or raises an ApiError with the message of the API."""
 
 import re
 from collections import Counter
@@ -50,7 +50,7 @@ _TOO_MANY_STATES = (
     "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
     "are schemas with lots of text (for example, very long property or enum names)"
 )
-_BESIDE_CACHE = {
+_CACHE_CONFLICT = {
     Api.DEVELOPER: "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
     "tool_config. Proposed fix: move those values to CachedContent from GenerateContent request.",
     Api.VERTEX: "Tool config, tools and system instruction should not be set in the request when using cached content.",
@@ -85,7 +85,7 @@ def check(
         if not rules.capabilities.explicit_cache:
             raise invalid(f"CachedContent is not supported for models/{rules.name}")
         if request.system_instruction is not None or tools or request.tool_config is not None:
-            raise invalid(_BESIDE_CACHE[rules.api])
+            raise invalid(_CACHE_CONFLICT[rules.api])
     check_declarations(tools, rules)
     _check_tools(tools, request.tool_config or ToolConfig(), rules, is_streaming=is_streaming)
     rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions

@@ -35,7 +35,7 @@ _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
 _NONCE_SIZE = 10
 _TAG_SIZE = 17
-"""Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
+"""So that the total size is a multiple of 3, and the base64 has no padding that a client could drop."""
 
 _INVALID = "Invalid thought signature."
 _DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
@@ -81,7 +81,7 @@ def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
 
 
 def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_signatures: bool = False) -> None:
-    """Check what contents must be together, if each of them is valid."""
+    """Check the rules about several contents, each of which is valid."""
     check_size(contents, rules.api)
     _check_order(contents, rules)
     _check_signatures(contents, rules, strict=strict_signatures)
@@ -172,7 +172,7 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
-    """Check that each result, also of tools that the server runs, belongs to a call of its own."""
+    """Check that each result, also of tools that the server runs, belongs to a different call."""
     answers = (*called.results, *results)
     call_ids, result_ids = [[item.id for item in items if item.id] for items in (called.calls, answers)]
     has_repeated = len(set(call_ids)) < len(call_ids) or len(set(result_ids)) < len(result_ids)

@@ -1,4 +1,4 @@
-"""From an answer to the bytes of a response: the tool choice is applied, ids, signatures and token counts are added."""
+"""Convert an answer to the bytes of a response: apply the tool choice, add ids, signatures and token counts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -139,7 +139,7 @@ def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:
 
 
 def frames_of(documents: list[Document], route: Route) -> list[bytes]:
-    """Encode documents as the caller wants them: one alone, server-sent events, or pieces of one JSON array."""
+    """Encode documents as the route requires: a single one, server-sent events, or pieces of one JSON array."""
     encoded = [encode(document) for document in documents]
     if not route.is_streaming:
         return [encoded[-1] + b"\n"]

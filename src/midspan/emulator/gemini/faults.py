@@ -1,4 +1,4 @@
-"""Faults: a plan says which request meets which fault; the faults of a request change its answer, JSON and bytes."""
+"""Faults: a plan assigns faults to requests; the faults of a request change its answer, JSON and bytes."""
 
 import random
 import re
@@ -52,7 +52,7 @@ _FAULT = re.compile(r"(?P<at>\d+):(?P<kind>\w+)(?:\((?P<parameters>.*)\))?")
 
 
 class Fault(Struct, frozen=True):
-    """A fault that the n-th valid request to a model meets, counted from 0."""
+    """A fault that is injected into the n-th valid request to a model, counted from 0."""
 
     at: Annotated[int, Meta(ge=0)]
     kind: str
@@ -82,7 +82,7 @@ class Fault(Struct, frozen=True):
 
 
 class FaultPlan(Struct, frozen=True):
-    """Faults by the request that meets them: `FaultPlan.parse("0:status_503 2:stall(chunk=1)")`."""
+    """The faults of a server and the requests that get them: `FaultPlan.parse("0:status_503 2:stall(chunk=1)")`."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -97,7 +97,7 @@ class FaultPlan(Struct, frozen=True):
     @classmethod
     def random(cls, seed: int, *, requests: int = 8, chance: float = 0.4) -> "FaultPlan":
         """Draw faults among the first requests; the same seed draws the same plan."""
-        generator = random.Random(seed)  # noqa: S311 - it must repeat, it is not for security
+        generator = random.Random(seed)  # noqa: S311 - it must be reproducible, not secure
         faults = []
         for at in range(requests):
             if generator.random() < chance:
@@ -108,7 +108,7 @@ class FaultPlan(Struct, frozen=True):
 
 
 def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
-    """Leave out every fault without which `fails` stays true. Print the result; `FaultPlan.parse` reads it."""
+    """Remove every fault that `fails` does not need to be true. Print the result; `FaultPlan.parse` reads it."""
     for index in range(len(plan.faults)):
         smaller = FaultPlan(plan.faults[:index] + plan.faults[index + 1 :])
         if fails(smaller):
@@ -198,7 +198,7 @@ class RequestFaults(Struct, frozen=True):
                     steps[at:] = [frame[:half], Wait(0), Reset()]
                 case "reset_in_character":
                     start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
-                    # In a frame of ASCII a character begins where the rest, which is never sent, would be.
+                    # A frame of only ASCII is cut in its middle, after the first bytes of a longer character.
                     sent = frame[: start + 1] if start is not None else frame[:half] + "€".encode()[:2]
                     steps[at:] = [sent, Wait(0), Reset()]
                 case "error_event" | "error_bare":

@@ -1,4 +1,4 @@
-"""LocalGemini, the server that users enter: its endpoints check requests, ask the source and inject faults."""
+"""`LocalGemini`, the server: checks requests, gets answers from a script or model, and injects faults."""
 
 import logging
 from base64 import b64decode
@@ -65,7 +65,7 @@ class LocalGemini(HttpServer):
         self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
         """The last errors that were sent, without injected ones."""
         self.injected: list[Fault] = []
-        """The faults that requests have met."""
+        """The faults that were injected."""
         self._source = source_of(script, model)
         self._models = Models(models, retired=retired_models)
         self._caches = Caches(clock, self._models)

@@ -1,4 +1,4 @@
-"""The models of the server: which there are, what each accepts and sends, and how they are listed."""
+"""The models of the server: their names, what each accepts and sends, and how they are listed."""
 
 import re
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ class ModelRules(Struct, frozen=True, kw_only=True):
 
 
 def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> ModelRules:
-    """Return what is known of a model; an unknown one is treated like the newest."""
+    """Return the rules for a model; an unknown one is treated like the newest."""
     name = model.rsplit("/", 1)[-1].lower()
     generation = generation_of(name)
     known = capabilities_of(name, api, version)
@@ -112,8 +112,8 @@ class Models:
     def require(self, route: Route) -> ModelRules:
         """Return how the model is treated, or raise an error if the server does not have it."""
         name = route.name or ""
-        is_here = name in self._names if self._names else exists(name, route.version, retired=self._retired)
-        if route.collection == "models" and is_here:
+        is_known = name in self._names if self._names else exists(name, route.version, retired=self._retired)
+        if route.collection == "models" and is_known:
             return rules_of(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 

@@ -160,7 +160,7 @@ def _convert(value: Any, target: type[T]) -> T:
 
 
 def source_of(script: Any, model: Provider | None) -> Source:
-    """Return what answers for these two arguments of `LocalGemini`."""
+    """Return the source of answers for these arguments of `LocalGemini`."""
     if model is not None:
         if script is not None:
             raise ConfigError("pass either a script or a model, not both")
@@ -185,8 +185,8 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Conditions on a conversation; all must hold."""
 
     says: str | None = None
-    """A regular expression that is found in the last text of the user. `{city}` in the answer stands for what its group
-    `(?P<city>…)` matches."""
+    """A regular expression to search for in the last text of the user. `{city}` in the answer is replaced by what the
+    group `(?P<city>…)` matches."""
     step: Annotated[int, Meta(ge=0)] | None = None
     """How many turns the model has had."""
     results: tuple[str, ...] | None = None

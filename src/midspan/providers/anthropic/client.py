@@ -162,7 +162,7 @@ class Anthropic(ClosedOnExit):
 
 
 class PausedResponse:
-    """A response that takes several requests: the API pauses a long turn with its own tools, and is asked to go on."""
+    """A response that takes several requests: the API pauses a long turn with its own tools until it is asked again."""
 
     def __init__(self, request: ModelRequest) -> None:
         self.request = request

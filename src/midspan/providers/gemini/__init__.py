@@ -1,1 +1,1 @@
-"""Gemini, by the Developer API and by Vertex."""
+"""Gemini, through the Developer API or Vertex."""

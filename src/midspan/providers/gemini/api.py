@@ -1,4 +1,4 @@
-"""The Gemini API behind `RestClient`: which of the two APIs, at which address, with which credentials."""
+"""The HTTP client of the Gemini API: the endpoint (Developer API or Vertex) and the credentials."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def _response_error(response: Response, body: bytes) -> ProviderError:
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """How the API is reached. The environment gives what is not set."""
+    """How the API is reached. Missing options are read from the environment."""
 
     api_key: str | None
     vertex: bool | None
@@ -96,7 +96,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 def connect(options: Mapping[str, Any]) -> GeminiApi:
-    """Return the API that the options (`ConnectionOptions`) and the environment describe. Nothing is sent yet."""
+    """Return the client that the options (`ConnectionOptions`) and the environment describe. It opens no connection."""
     known = ConnectionOptions.__annotations__
     for name in options:
         if name not in known:
@@ -162,7 +162,7 @@ def endpoint(
 ) -> Endpoint:
     """Return the endpoint that the arguments describe, and where they are None, the environment.
 
-    An empty argument is an error: if it counted as None, a key could be sent to an address that nobody meant.
+    An empty argument is an error: if it counted as None, a key could be sent to an unintended address.
     An empty variable counts as unset, because many tools can only clear a variable by setting it to nothing.
     """
     on_vertex = wants_vertex(environment) if vertex is None else vertex

@@ -1,7 +1,7 @@
 """A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests.
 
-It is a provider around a provider, so nothing above it knows of caches. What cannot be cached is sent as usual: a
-prompt that is too small, a model without caches, a request that forbids calls.
+It wraps a provider, so the agent loop needs no code for caches. Requests are sent without a cache if the prompt is too
+small, the model has no caches, or calls are forbidden.
 """
 
 import logging
@@ -28,7 +28,7 @@ from midspan.providers.provider import WrapperProvider, ensure_aclose
 _log = logging.getLogger("midspan.providers.gemini")
 
 _MAX_CACHES = 32
-"""Caches cost money. The requests of further prompts are sent without one."""
+"""Caches cost money. Requests with further prompts are sent without one."""
 
 
 class _Cache(Struct):
@@ -37,9 +37,9 @@ class _Cache(Struct):
     name: str | None = None
     """None while the cache is being created, and if the server did not create one."""
     refreshed_at: float = -inf
-    """The time of the last attempt to create or refresh it. Later than this by the TTL, the server has deleted it."""
+    """The time of the last attempt to create or refresh it. After the TTL, the server deletes it."""
     is_busy: bool = False
-    """A request is creating or refreshing it; other requests go on without waiting."""
+    """A request is creating or refreshing it; other requests do not wait for it."""
 
 
 class Cached(WrapperProvider):
@@ -106,7 +106,7 @@ class Cached(WrapperProvider):
             await self._call("DELETE", name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with the name of its cache, if a cache is possible, useful, and there is one now."""
+        """Return the request with the name of its cache, if the model supports caches and there is one now."""
         config, capabilities = request.config, self._gemini.capabilities
         # A request that forbids calls is the last one of a run, and the mode of a cache cannot be changed for it.
         forbids_calls = config.tool_choice is not None and config.tool_choice.mode == "none"
@@ -155,7 +155,7 @@ class Cached(WrapperProvider):
         return None if created is None else created.name
 
     async def _call(self, method: str, name: str | None = None, body: bytes = b"") -> CachedContent | None:
-        """Send a request about a cache. An error is logged and None returned: the run can go on without a cache."""
+        """Send a request about a cache. An error is logged and None returned: the run can continue without a cache."""
         try:
             return await self._gemini.api.cache(method, name, body)
         except ProviderError as error:

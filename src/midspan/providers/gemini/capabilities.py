@@ -1,4 +1,4 @@
-"""Facts about models and APIs: what they accept, names of finish reasons. Unknown models are like the newest ones."""
+"""Facts about models and APIs: what they accept, finish reasons. Unknown models are treated like the newest ones."""
 
 import re
 from enum import StrEnum
@@ -52,7 +52,7 @@ class Capabilities(Struct, frozen=True, cache_hash=True):
     json_with_functions: bool = True
     """Structured output and function declarations in the same request."""
     server_side_calls: bool = True
-    """Needs `includeServerSideToolInvocations` if functions are declared beside built-in tools."""
+    """Needs `includeServerSideToolInvocations` if functions and built-in tools are declared together."""
     server_side_parts: bool = True
     """Shows calls of built-in tools as parts, and accepts these parts back."""
     thinking_levels: tuple[ThinkingLevel, ...] = _LEVELS
@@ -68,10 +68,10 @@ class Capabilities(Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=256)
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
-    """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
+    """Return what is known about a model, given by its id with or without `models/` or a publisher's path before it."""
     name = model.rpartition("/")[2].lower()
     generation = generation_of(name)
-    is_third = generation >= (3, 0)
+    is_at_least_3 = generation >= (3, 0)
     is_gemma = name.startswith("gemma")
     thinks = not re.search(_WITHOUT_THINKING, name)
     has_minimal = re.match(_WITH_MINIMAL_THINKING, name)
@@ -82,18 +82,18 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         system_instruction=not (is_gemma and generation < (4, 0)),
         # Vertex v1 answers `Unknown name "id"`: https://github.com/langchain-ai/langchainjs/issues/11209
         call_ids=not (api is Api.VERTEX and version == "v1"),
-        signatures=is_third and not is_gemma,
-        media_in_results=is_third,
-        builtin_with_functions=is_third,
-        json_with_functions=is_third,
-        server_side_calls=is_third and api is Api.DEVELOPER,
+        signatures=is_at_least_3 and not is_gemma,
+        media_in_results=is_at_least_3,
+        builtin_with_functions=is_at_least_3,
+        json_with_functions=is_at_least_3,
+        server_side_calls=is_at_least_3 and api is Api.DEVELOPER,
         server_side_parts=api is Api.DEVELOPER,
-        thinking_levels=levels if thinks and is_third else (),
-        thinking_budget=thinks and not is_third,
+        thinking_levels=levels if thinks and is_at_least_3 else (),
+        thinking_budget=thinks and not is_at_least_3,
         # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
         sampling=generation < (4, 0) or is_gemma or not re.match(_GENERATION, name),
         explicit_cache=generation < (4, 0) and not is_gemma,
-        streamed_arguments=is_third and api is Api.VERTEX,
+        streamed_arguments=is_at_least_3 and api is Api.VERTEX,
     )
 
 

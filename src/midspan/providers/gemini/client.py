@@ -1,4 +1,4 @@
-"""Gemini as a provider: requests out, responses in."""
+"""`Gemini`, the provider for Gemini models."""
 
 import logging
 from collections import deque
@@ -31,7 +31,7 @@ _MAX_UNVALIDATED = 16
 
 
 class Gemini(ClosedOnExit):
-    """A Gemini model, by the Developer API or by Vertex."""
+    """A Gemini model, through the Developer API or Vertex."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Gemini(ClosedOnExit):
                 error.partial_response = long_decode.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
-                request = self._fallback(request, error)
+                request = self._retry_unvalidated(request, error)
                 continue
             response = long_decode.add(decoder.response(), decoder.continuation_token)
             first_index = decoder.next_index
@@ -127,14 +127,14 @@ class Gemini(ClosedOnExit):
                 )
             except ProviderError as error:
                 error.partial_response = long_decode.response
-                request = self._fallback(request, error)
+                request = self._retry_unvalidated(request, error)
                 continue
             response = long_decode.add(response, token)
             if long_decode.next_token is None:
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
-    def _fallback(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
+    def _retry_unvalidated(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
         """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
         message, looser = str(error), _without_validation(request)
         is_too_large = _TOO_MANY_STATES in message
@@ -148,8 +148,8 @@ class Gemini(ClosedOnExit):
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
         if self._interactions is not None:
-            shown: WireRequest = self._interactions.wire_request(request, stream=stream)
-            return shown
+            encoded: WireRequest = self._interactions.wire_request(request, stream=stream)
+            return encoded
         encode, _ = self._codec
         body = encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
@@ -246,13 +246,13 @@ _UNSPECIFIC = "Request contains an invalid argument."
 
 
 def _without_validation(request: ModelRequest) -> ModelRequest:
-    """Return a request in mode VALIDATED in mode AUTO; all others as they are.
+    """Change the mode of a request from VALIDATED to AUTO; return all other requests as they are.
 
     In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
-    AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
+    AUTO, and arguments are validated here in any case. Mode ANY stays: without it the model could answer with text.
     """
     config, choice = request.config, request.config.tool_choice
     if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
-        return request  # beside built-in tools the server accepts no other mode
+        return request  # with built-in tools the server accepts no other mode
     looser = config.derived("gemini unvalidated", lambda: replace(config, tool_choice=replace(choice, strict=False)))
     return replace(request, config=looser)

@@ -166,7 +166,7 @@ def _read_essentials(document: bytes) -> Chunk:
 
 
 def _repaired(data: bytes) -> bytes:
-    """Return a JSON object without invalid characters, and without a list of one around it, as front ends add it."""
+    """Return a JSON object without invalid characters, unwrapped from the list of one that some front ends send."""
     import json  # accepts unpaired surrogates; loaded for malformed documents only
 
     try:
@@ -209,12 +209,12 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
 
 
 def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
-    """Return our value for the bytes of a part."""
+    """Decode the bytes of a part."""
     return _read_part(raw, make_id)[0]
 
 
 def _read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
-    """Return our value for a part, and its bytes, in which invalid characters are replaced."""
+    """Decode a part, and return it with its bytes, in which invalid characters are replaced."""
     try:
         return _plain_value(_read_plain_part(raw), make_id), raw
     except READ_ERRORS:
@@ -241,7 +241,7 @@ def _is_object(raw: Raw) -> bool:
 
 
 def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
-    """Return our value for a part. It keeps as provider data what the value itself does not say."""
+    """Convert a part. Fields without a counterpart are kept as provider data."""
     data = ProviderData(ORIGIN, raw)
     call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
@@ -259,7 +259,7 @@ def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
 
 
 def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
-    """Return our value for a part that is either text or a call; raise an error for all others."""
+    """Convert a part that is either text or a call; raise an error for all others."""
     call, text, signature = part.function_call, part.text, part.thought_signature
     data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(Signed(signature))))
     if call is None and text is not None:
@@ -348,7 +348,7 @@ def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
 
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part, ...]:
-    """Return the parts, with each result that came without an id under the id of its call: by name, in order."""
+    """Return the parts; a result without an id gets the id of its call, which is found by name and order."""
     answered = {part.id for part in parts if isinstance(part, ToolResult)}
     unanswered: dict[str, deque[str]] = defaultdict(deque)
     for call in (*calls, *parts):
@@ -368,7 +368,7 @@ def raw_parts(content: Raw) -> list[Raw]:
 
 
 def join_contents(contents: Sequence[Raw], parts: Sequence[Raw] | None = None) -> Raw:
-    """Return contents in a row as one, perhaps with other parts. Of two values of a field, the later counts."""
+    """Return contents in a row as one, perhaps with other parts. If a field occurs twice, the later value is used."""
     fields = {name: value for content in contents for name, value in fields_of(content).items()}
     if parts is None:
         parts = [part for content in contents for part in raw_parts(content)]

@@ -41,7 +41,7 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
 
 @cache
 def message_encoder(capabilities: Capabilities) -> MessageEncoder:
-    """Return how a model wants messages."""
+    """Return the encoder of messages for a model."""
     return MessageEncoder(capabilities, lambda messages: encode_messages(messages, capabilities), _is_one_turn)
 
 
@@ -154,7 +154,7 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
-    """Return a part that Gemini sent: its bytes if they can go back, else what it says now, with its signature."""
+    """Return a part that Gemini sent: its bytes if they can be sent back, else its current value with its signature."""
     if isinstance(part, Opaque):
         return raw if capabilities.server_side_parts or not _is_server_side(part) else None
     as_sent = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
@@ -206,7 +206,7 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 
 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
-    """Return the encoder of the contents of a request, what stands before the contents, and what stands after them."""
+    """Return the encoder of the contents of a request, and the JSON before and after the contents."""
     head = HEAD
     if config.system and not capabilities.system_instruction and not _cache_name(config):
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
@@ -216,7 +216,7 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[M
 
 
 def head_with(system: Any) -> bytes:
-    """Return the head of a request whose first content is the system prompt, for models that have no other place."""
+    """Return the head of a request whose first content is the system prompt, for models without system instructions."""
     return HEAD + encode_json(system) + b","
 
 
@@ -226,7 +226,7 @@ def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
     if cache := _cache_name(config):
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
-        fields["cachedContent"] = cache  # which holds the other three; the API rejects them beside it
+        fields["cachedContent"] = cache  # it holds the other three, which the API rejects in the same request
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}
@@ -262,7 +262,7 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
 def tool_config_fields(
     functions: Sequence[str], choice: ToolChoice | None, capabilities: Capabilities, *, has_builtins: bool
 ) -> dict[str, Any]:
-    """Return the toolConfig for these declared functions, with what the API requires beside built-in tools."""
+    """Return the toolConfig for these declared functions, with what the API requires for built-in tools."""
     fields: dict[str, Any] = {}
     if functions and has_builtins:
         if not capabilities.builtin_with_functions:
@@ -336,7 +336,7 @@ def _thinking_config(settings: ModelSettings, capabilities: Capabilities) -> dic
 
 
 _BUDGETS: dict[ThinkingLevel, int] = {"minimal": 0, "low": 1_024, "medium": 8_192, "high": 24_576}
-"""The tokens that each level stands for, as in Google's OpenAI-compatible endpoint."""
+"""The token budget of each level, as in Google's OpenAI-compatible endpoint."""
 
 
 def _budget(thinking: ThinkingLevel | int) -> int:

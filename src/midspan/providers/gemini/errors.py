@@ -71,7 +71,7 @@ def _error(status: int, message: str, details: Any, delay: float | None) -> erro
 
 
 def _error_object(body: bytes) -> dict[str, Any]:
-    """Return the error in a body; of a body that is no error of the API, its text as the message."""
+    """Return the error in a body. If the body is not an error of the API, its text is the message."""
     document = read_body(body)
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):

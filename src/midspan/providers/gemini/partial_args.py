@@ -1,7 +1,7 @@
 """Arguments that Vertex streams in pieces.
 
-The first part of a call has its name. Each further part has paths into the arguments, with a value each; a path that
-comes again appends to its string. The part after which nothing follows ends the call; it may be missing.
+The first part of a call has its name. Each further part has paths into the arguments, with a value each; a repeated
+path appends to its string. A part without `willContinue` ends the call; it may be missing.
 """
 
 import re

@@ -26,7 +26,7 @@ _Entry = tuple[Part, Raw]
 
 
 class StreamDecoder:
-    """Gets the bytes as they arrive; returns the events that they complete, and at the end the whole response."""
+    """Turns bytes into events (`StreamAccumulator`), and at the end into a response that keeps the server's bytes."""
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: decode.MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
@@ -77,7 +77,7 @@ class StreamDecoder:
         return self._candidate.continuation_token
 
     def add(self, document: bytes) -> list[PartEvent]:
-        """Return the events of one document, for callers that have cut the bytes themselves."""
+        """Return the events of one document, for callers that have split the bytes themselves."""
         raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
         _update(self._chunk, chunk)
@@ -111,8 +111,8 @@ class StreamDecoder:
         return events + self._accumulator.add_part(value)
 
     def _position_of(self, call: ToolCall, new: int) -> int:
-        """Return the position of the same call; if there is none, the new one, which is kept."""
-        # The arguments are compared as JSON, because Python takes 1, 1.0 and True for equal.
+        """Return the position of an equal earlier call; if there is none, note and return the position `new`."""
+        # The arguments are compared as JSON, because 1 == 1.0 == True in Python.
         return self._calls.setdefault((call.id, call.name, decode.encode_json(call.arguments)), new)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
@@ -192,10 +192,10 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class Framing:
-    """Cuts the bytes of a response into its JSON documents.
+    """Splits the bytes of a response into its JSON documents.
 
     A stream is server-sent events; a plain response is one document, or one JSON array of documents. The first byte
-    decides which, not the request: gateways answer as they please.
+    decides which, not the request, because some gateways ignore the requested format.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ def _family(preset: Preset, make: Callable[..., Any] | None = None) -> ProviderF
             return [HealthCheck("note", f"{' or '.join(variables)} is not set")]
         result = await check_connection(preset.service, list_models)
         if result.state == "problem" and not is_set:
-            result = result._replace(state="note")  # a local server that nobody has configured may not run
+            result = result._replace(state="note")  # a local server that is not configured may not run
         return [result]
 
     return ProviderFamily(

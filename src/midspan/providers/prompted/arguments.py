@@ -17,8 +17,8 @@ _LINE_REST = re.compile(r"[ \t*`\]>.;]*(?=[\r\n]|\Z)")
 
 
 def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
-    """Read the object in braces at the current position; with `tokens`, strings may stand between special tokens."""
-    scanner.space()
+    """Read the object in braces at the current position; with `tokens`, strings may be quoted by special tokens."""
+    scanner.skip_space()
     if not scanner.sees("{"):
         raise Unreadable("its arguments are not an object in braces")
     members: dict[str, Any] = scanner.parse(tokens=tokens)
@@ -28,7 +28,7 @@ def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
 def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[str, Any]:
     """Read the arguments from the opening parenthesis to the closing one: keywords, or an object."""
     scanner.at += 1
-    scanner.space()
+    scanner.skip_space()
     if keywords_only or not scanner.sees("{"):
         keywords: dict[str, Any] = scanner.parse(_keywords, python=True)
         check_names(scanner, keywords)
@@ -91,8 +91,8 @@ def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
     head = scanner.match(_TAG_REST)
     if head is None:
         return None
-    name = scanner.call_of(head[1])
-    scanner.space()
+    name = scanner.note_call(head[1])
+    scanner.skip_space()
     arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner)
     scanner.expect(TAGS[start])
     return WrittenCall(name, arguments)
@@ -150,7 +150,7 @@ _CLOSING_BRACKET = re.compile(r"\s*+(?:,\s*+)?[)}\]]")
 def reject_more_arguments(scanner: Scanner, *, in_parentheses: bool = False) -> None:
     """Raise `Unreadable` if the text after a call could belong to it: brackets, members, and parameters in tags.
 
-    After an object without parentheses, any words on the same line could, too.
+    After an object without parentheses, that includes any words on the same line.
     """
     reject_more_parameters(scanner)
     stray = _STRAY_AFTER_PARENTHESES if in_parentheses else _STRAY_AFTER_OBJECT

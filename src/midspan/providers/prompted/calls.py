@@ -1,6 +1,6 @@
 """Reads calls as models write them: as JSON, as Python, in tags, or after the name of the tool.
 
-Members beside the name and the arguments make a call unreadable: with one brace too many they are lost arguments.
+Members other than the name and the arguments make a call unreadable: an extra brace may have cut off the arguments.
 """
 
 import re
@@ -54,7 +54,7 @@ def read_calls(scanner: Scanner) -> WrittenCalls:
 def _read_marked_calls(scanner: Scanner) -> WrittenCalls:
     scanner.match(_NO_CALL)
     mark = scanner.take_after_space(*CALL_MARKS)
-    scanner.space()
+    scanner.skip_space()
     calls = _read_any(scanner)
     if calls is not None and mark:
         scanner.expect(CALL_MARKS[mark])
@@ -68,7 +68,7 @@ _MAX_UNRECOGNISED_CHARS = 2_000
 
 
 def check_unrecognised(scanner: Scanner, begin: int) -> None:
-    """Raise `Unreadable` if something between the marks was meant as a call. Otherwise the text is about the mark."""
+    """Raise `Unreadable` if the text between the marks was meant as a call. Otherwise it only mentions the mark."""
     window = scanner.text[begin : begin + _MAX_UNRECOGNISED_CHARS]
     has_end = any(mark in window for mark in scanner.form.ends)
     is_cut = len(window) < _MAX_UNRECOGNISED_CHARS and len(window.split()) == 1
@@ -99,12 +99,12 @@ def _read_call_list(scanner: Scanner) -> WrittenCalls:
     scanner.take("[")
     calls: list[WrittenCall] = []
     while not calls or scanner.take_after_space(","):
-        scanner.space()
+        scanner.skip_space()
         call = _read_named(scanner, is_certain=scanner.form.is_certain or bool(calls))
         if call is not None:
             calls.append(call)
         elif calls:
-            raise Unreadable("there is something else than calls in the list")
+            raise Unreadable("the list contains something other than calls")
         else:
             return None
     scanner.expect("]")
@@ -125,7 +125,7 @@ def _read_named(scanner: Scanner, *, is_certain: bool) -> WrittenCall | None:
         name = scanner.name()
     if not name or (not is_certain and scanner.tools.resolve(name) is None):
         return None
-    name = scanner.call_of(name.removesuffix(".call") if scanner.tools.resolve(name) is None else name)
+    name = scanner.note_call(name.removesuffix(".call") if scanner.tools.resolve(name) is None else name)
     arguments = _read_arguments(scanner, is_gemma=is_gemma)
     if arguments is None:
         return None
@@ -146,7 +146,7 @@ def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | Non
         scanner.match(_CALL_ID)
     if scanner.take_after_space("[ARGS]", *_SEPARATORS) or scanner.sees("{"):
         return read_object(scanner)
-    scanner.space()
+    scanner.skip_space()
     if scanner.take("```json", "```"):
         arguments = read_object(scanner)
         scanner.expect("```")
@@ -207,9 +207,9 @@ def _json_call(scanner: Scanner, item: Any) -> WrittenCall | None:
     )
     if not is_call:
         return None
-    name = scanner.call_of(item[name_key])
+    name = scanner.note_call(item[name_key])
     if others:
-        raise Unreadable(f"{min(others)!r} stands beside its name and its arguments")
+        raise Unreadable(f"it has {min(others)!r} in addition to its name and its arguments")
     if not argument_keys:
         raise Unreadable('it needs its arguments as an object under "arguments"')
     arguments = item[argument_keys[0]]
@@ -224,7 +224,7 @@ def _json_call(scanner: Scanner, item: Any) -> WrittenCall | None:
 
 
 def _is_call(scanner: Scanner, name: str, arguments: Any, others: set[str]) -> bool:
-    """Whether an object in plain text is a call: the declaration of a tool has a name, too, and so has other data."""
+    """Whether an object in plain text is a call. Declarations of tools and other data may have a name, too."""
     if isinstance(arguments, dict) and arguments.keys() >= {"type", "properties"}:
         return False
     tool = scanner.tools.resolve(name)
@@ -234,7 +234,7 @@ def _is_call(scanner: Scanner, name: str, arguments: Any, others: set[str]) -> b
 
 
 def read_tags(scanner: Scanner) -> WrittenCalls:
-    """Read a call in tags that stands alone."""
+    """Read a call in tags that has no section around it."""
     begin = scanner.at
     call = read_tag_call(scanner, scanner.form.starts[0])
     if call is None:
@@ -250,7 +250,7 @@ def read_after_head(scanner: Scanner) -> WrittenCalls:
     head = scanner.match(scanner.form.head) if scanner.form.head else None
     if head is None or not (scanner.form.is_certain or scanner.tools.resembles(head["name"])):
         return None
-    call = WrittenCall(scanner.call_of(head["name"]), read_object(scanner))
+    call = WrittenCall(scanner.note_call(head["name"]), read_object(scanner))
     if not scanner.take_after_space(*scanner.form.ends):
         reject_more_arguments(scanner)
     return [call]
@@ -278,7 +278,7 @@ def read_marker_line(scanner: Scanner) -> WrittenCalls:
     in_parentheses = head[2] == "("
     if not in_parentheses and scanner.tools.resolve(head[1]) is None:
         return None
-    name = scanner.call_of(head[1])
+    name = scanner.note_call(head[1])
     scanner.tool, scanner.at = name, head.end() - 1
     arguments = read_parentheses(scanner) if in_parentheses else read_object(scanner)
     reject_more_arguments(scanner, in_parentheses=in_parentheses)
@@ -290,7 +290,7 @@ def _check_name_only(scanner: Scanner) -> None:
     distant = _NAME_AFTER_BLANK_LINES.match(scanner.text, scanner.at)
     if distant and scanner.tools.resolve(distant[1]):
         scanner.tool = ""
-        raise Unreadable("blank lines stand between the marker and the name of the tool")
+        raise Unreadable("there are blank lines between the marker and the name of the tool")
     named = _NAME_ONLY.match(scanner.text, scanner.at)
     name = named[1] if named else ""
     if scanner.tools.resolve(name) and not (named and named[2]):

@@ -1,8 +1,8 @@
-"""`PromptedTools(provider)`: a provider around a provider, for models that only write text.
+"""`PromptedTools(provider)`: a wrapper for models that only write text.
 
 A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it. It is an
-`Opaque` part of the response, and the next request reports its error beside the results of the other calls. If there
-are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
+`Opaque` part of the response, and the next request reports its error with the results of the other calls. If there are
+no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
 """
 
 import logging
@@ -54,7 +54,7 @@ _MAX_ERRORS = 5
 
 
 class PromptedTools(WrapperProvider):
-    """A model that gets its tools by the prompt."""
+    """A model that gets its tools through the prompt."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Turn:
             return f"the call of {call.name} has a wrong nonce; to make it, write it after {self._marker}:"
         if not self._echo_filter.is_echo(call, self._nonce if has_nonce else ""):
             return None
-        error = f"the call of {call.name} also stands in a prompt, a file or a result, so it may be a quotation"
+        error = f"the call of {call.name} is also in a prompt, a file or a result, so it may be a quotation"
         return error if has_nonce else f"{error}; to make it, write it after {self._marker}:"
 
     def add(self, event: ModelEvent) -> Iterator[ModelEvent]:
@@ -211,7 +211,7 @@ def _nonce(request: ModelRequest, *, guarded: bool) -> str:
     """Return the nonce of the conversation: the one of its earlier turns, or a new one.
 
     A guarded conversation has a random nonce. Any other has one that depends only on its tools and its system prompt,
-    so that the same request gives the same prompt; a nonce that stands in a prompt or a result proves nothing anyway.
+    so that the same request gives the same prompt; a nonce that is in a prompt or a result proves nothing anyway.
     """
     for message in request.history:
         data = turn_data(message)

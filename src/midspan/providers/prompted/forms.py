@@ -1,7 +1,7 @@
 """The forms in which models write calls, as a table: the form that the prompt asks for, and those of other models.
 
-Most models write calls between two marks. What stands between the marks is read in the same way for all of them, so a
-model that mixes two forms is read, too. Sources: the chat templates of the models, and
+Most models write calls between two marks. The text between the marks is read in the same way for all of them, so a
+model may mix two forms. Sources: the chat templates of the models, and
 https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers.
 """
 
@@ -112,7 +112,7 @@ RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>", OBSERVATION)
 """If the model writes one of these, it invents a result, and what follows is text; see `CallReader`."""
 
 _FORMS = {mark: form for form in FORMS for mark in form.starts}
-# A nonce in brackets, bold marks and spaces may stand between the marker and its colon.
+# There may be a nonce in brackets, bold marks and spaces between the marker and its colon.
 NONCE = r"\[[^\]\n]{0,64}\]"
 _COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
 
@@ -129,7 +129,7 @@ _OTHER_MARKS = (*THOUGHTS, *_THOUGHT_ENDS, *RESULTS, *_COMMENT_MARKS)
 def _mark_pattern() -> str:
     """Return one pattern for all marks. Each alternative begins with another character, which makes searching fast."""
     first, rest = PROMPT_MARKER[0], re.escape(PROMPT_MARKER[1:])
-    # The marker as the prompt has it counts also directly after a word; in other letters only where a word begins.
+    # The marker as the prompt has it counts also directly after a word; in other letter case only where a word begins.
     in_any_case = rf"(?<![\w\\].)(?i:{rest})(?:{NONCE})?{_COLON}"
     tails = {first: [rf"(?<![_\\].){rest}(?:{NONCE})?{_COLON}", in_any_case], first.lower(): [in_any_case]}
     for mark in sorted([*_FORMS, *_OTHER_MARKS], key=len, reverse=True):
@@ -138,7 +138,7 @@ def _mark_pattern() -> str:
 
 
 def _before(mark: str) -> str:
-    """Return the lookbehinds for what must stand before a mark. Their width is fixed, so every line start has one."""
+    """Return the lookbehinds for the text before a mark. Their width is fixed, so every form of line start has one."""
     form = _FORMS.get(mark)
     starts = ("\n", "\n ", "\n  ", "\n   ", "\n    ", "\n\t", *THOUGHTS.values())
     line_starts = [re.escape(start + mark[0]) for start in starts]

@@ -1,6 +1,6 @@
-"""What a model reads that only knows text: the system prompt with the tools, and the conversation.
+"""What a text-only model reads: the system prompt with the tools, and the conversation.
 
-What the model wrote goes back as it wrote it. Results become text of the user, one line of JSON each. Start marks of
+The text of the model is sent back unchanged. Results become text of the user, one line of JSON each. Start marks of
 calls in results are escaped, so a model that repeats them makes no call.
 """
 
@@ -108,7 +108,7 @@ _CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
 
 
 class TurnData(Struct, frozen=True):
-    """What a turn of the model keeps beside its parts: the message of the inner provider, and the nonce."""
+    """What a turn of the model keeps in addition to its parts: the message of the inner provider, and the nonce."""
 
     message: Message
     nonce: str

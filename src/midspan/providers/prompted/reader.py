@@ -35,7 +35,7 @@ MAX_CALLS = 1_000
 """In one answer."""
 _MAX_FALSE_STARTS = 20_000
 _MAX_REREAD_CHARS = 50_000
-"""How much more than the fourfold text may be read after marks that do not begin a call."""
+"""How much text may be read after marks that do not begin a call, in addition to four times the whole text."""
 _LOOKBEHIND_CHARS = 500
 """How far before a position a pattern may look."""
 _MARKER_PLACE = re.compile(
@@ -44,7 +44,7 @@ _MARKER_PLACE = re.compile(
 )
 """Where models write the marker: at the start of a line, also after a list mark or in bold, or after a sentence.
 
-A marker within a sentence, a quotation or a comment is rather one that the model writes about.
+A marker within a sentence, a quotation or a comment is probably only mentioned.
 """
 _QUOTED = re.compile(
     r"(?:[“\u2018«„]|(?<![A-Za-z0-9.!?>|\uff5c)}\]])[\"']|(?<![A-Za-z0-9.!?>|\uff5c)}\]`])``?)\Z"
@@ -187,7 +187,7 @@ class CallReader:
         self._add_text(mark.end())
         if mark[0] in THOUGHTS:
             self._thought_end = THOUGHTS[mark[0]]
-        else:  # the thought began in the prompt, so all calls so far stood in it
+        else:  # the thought began in the prompt, so all calls so far were part of it
             self._pieces = [Text(self._text[self._pieces_begin : self._at])]
             self._call_count, self._comment_end = 0, None
         return self._at
@@ -245,7 +245,7 @@ class CallReader:
         return end
 
     def _is_in_place(self, begin: int, form: Form) -> bool:
-        """Whether a call stands where a model makes one, and not in a sentence about calls or in a quotation."""
+        """Whether a call is where a model makes one, and not in a sentence about calls or in a quotation."""
         search_from = max(0, begin - _LOOKBEHIND_CHARS)
         if form is PROMPT_FORM:
             return begin == self._next_marker or bool(_MARKER_PLACE.search(self._text, search_from, begin))
@@ -289,7 +289,7 @@ _HEAD = re.compile(r"\A\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     """Return the calls that a text consists of, such as `Malformed function call: print(default_api.f(a=1))`.
 
-    There are none if there is anything else in it, or anything to guess.
+    Returns none if the text contains anything else, or is ambiguous.
     """
     index = ToolIndex(tools)
     text = _HEAD.sub("", text).strip()

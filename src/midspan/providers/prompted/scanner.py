@@ -21,7 +21,7 @@ _NOT_THE_NAME = re.compile(rf"\A(?:{NAMESPACE})|:\d+\Z")
 
 
 class WrittenCall(Struct, frozen=True):
-    """A call as it stands in a text."""
+    """A call that was read from a text."""
 
     name: str
     arguments: dict[str, Any]
@@ -50,7 +50,7 @@ class Form(Struct, frozen=True, eq=False):
     head: re.Pattern[str] | None = None
     """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
     is_content: bool = False
-    """The start mark is a part of what is read."""
+    """The start mark is read as part of the call."""
     parse: "Callable[[Scanner], WrittenCalls] | None" = None
     """Reads the calls; returns None if the text is not a call. Without it, the calls are read in any form."""
 
@@ -117,7 +117,7 @@ class Scanner:
         self.at = match.end() if match else self.at
         return match
 
-    def space(self) -> None:
+    def skip_space(self) -> None:
         self.match(_SPACE)
 
     def take(self, *marks: str) -> str:
@@ -129,7 +129,7 @@ class Scanner:
     def take_after_space(self, *marks: str) -> str:
         """Like `take`, after any space; without a mark the position stays the same."""
         before = self.at
-        self.space()
+        self.skip_space()
         mark = self.take(*marks)
         if not mark:
             self.at = before
@@ -149,8 +149,8 @@ class Scanner:
         name = self.match(_NAME)
         return name[0] if name else ""
 
-    def call_of(self, name: str) -> str:
-        """Note that a call of this tool is certain, and return the declared name if there is one."""
+    def note_call(self, name: str) -> str:
+        """Note that the text is a call of this tool, and return the declared name if there is one."""
         self.tool = self.tools.resolve(name) or ""
         return self.tool or name
 

@@ -143,5 +143,5 @@ def server_of(name: str, entry: ServerEntry, path: Path, options: MCPOptions) ->
 
 
 def lock_of(path: Path) -> Lockfile:
-    """Return the lock beside a configuration file."""
+    """Return the lock in the folder of a configuration file."""
     return Lockfile(path.parent / LOCK_NAME)

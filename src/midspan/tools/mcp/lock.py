@@ -14,7 +14,7 @@ from midspan._types.texts import encode_sorted
 from midspan.errors import ConfigError
 
 LOCK_NAME = "midspan" + ".lock"  # in one piece, the test of imports takes it for a module
-"""The name of the file, beside the configuration that names the servers."""
+"""The name of the file, in the folder of the configuration that names the servers."""
 
 Definition = dict[str, Any]
 """What a server declares of a tool: name, description, schemas and annotations."""

@@ -33,7 +33,7 @@ _OVERRIDABLE = ToolSpec.__struct_fields__[1:]
 
 
 class MCPOptions(TypedDict, total=False):
-    """The options of a server, beside its command or URL."""
+    """The options of a server other than its command or URL."""
 
     name: str
     """The name of the server, which is the prefix of its tools where names clash."""

@@ -94,8 +94,8 @@ def _limit(name: str, amount: int, *, is_hard: bool = False) -> None:
 class _Worker:
     """One connection to a host, and the call that runs. It is what the contexts of calls talk to; see `RunHost`.
 
-    An event loop in a thread of its own runs async functions, and plain functions run in the main thread. Any thread
-    sends. One of the two threads reads: the main thread while short calls of plain functions follow one another, so
+    An event loop in a thread of its own runs async functions, and sync functions run in the main thread. Any thread
+    sends. One of the two threads reads: the main thread while short calls of sync functions follow one another, so
     that no call has to wake another thread; the event loop at all other times.
     """
 
@@ -153,7 +153,7 @@ class _Worker:
         await asyncio.Event().wait()
 
     def run_plain_calls(self) -> None:
-        """Run calls of plain functions in the current thread, until the host says Stop."""
+        """Run calls of sync functions in the current thread, until the host says Stop."""
         while (call := self._plain_calls.get()) is not None:
             while call is not None:
                 self._run_plain(call)
