@@ -512,6 +512,34 @@ def test_journal_error_ends_the_run_and_notifies_subscribers(appends: int) -> No
     run(main())
 
 
+def test_end_of_a_run_is_stored_if_the_journal_works_again() -> None:
+    class RecoveringJournal(MemoryJournal):
+        is_broken = False
+
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if self.is_broken:
+                self.is_broken = False
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    async def main() -> None:
+        journal = RecoveringJournal()
+        async with BackgroundRuns(hanging(), journal) as runs:
+            id = runs.start("go")
+            await anext(runs.subscribe(id))
+            journal.is_broken = True
+            with pytest.raises(JournalError, match="No space left on device"):
+                await runs.result(id)
+            assert [type(event) for _, event in await taken(runs, id)] == [RunStart, TurnStart, RunEnd]
+            assert (await runs.status(id)).phase is Phase.FAILED
+            summary = (await journal.get(id)).summary
+            assert summary.state == "failed"
+            assert summary.error is not None
+            assert summary.error.kind == "JournalError"
+
+    run(main())
+
+
 def test_error_while_storing_the_end_is_raised_to_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:
