@@ -4,6 +4,7 @@ Every event is stored in a journal, and subscribers read it there by number. A s
 misses nothing, and a run can still be read after its end.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Literal
@@ -176,6 +177,7 @@ class BackgroundRuns(ClosedOnExit):
                 for stored_number, document in page:
                     yield stored_number, from_json(document, "event")
                 number += len(page)
+                await asyncio.sleep(0)  # other tasks run while a long run is read
         finally:
             if run is not None:
                 run.subscribers -= 1
