@@ -255,6 +255,7 @@ def test_prompt_may_contain_images_and_files(tmp_path: Path) -> None:
         (Message("model", (ToolCall("1", "add"),)), "a prompt must be a message of the user"),
         (Path("a\0b.png"), "cannot be read"),
         (Path("\ud800.png"), "cannot be read"),
+        (Path("/dev/zero"), "'/dev/zero' is not a regular file"),
         (Text(5), "the prompt must be a string, got 5"),  # type: ignore[arg-type]
         ("half \ud800", "the prompt is not valid Unicode: it contains '.ud800' at character 5"),
     ],
