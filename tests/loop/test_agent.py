@@ -345,6 +345,8 @@ def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
     for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
+    with pytest.raises(ConfigError, match="a chat needs an Agent, got None"):
+        Chat(None)  # type: ignore[arg-type]
     for messages in ("text", {"role": "user"}, [5], 5):
         with pytest.raises(ConfigError, match="messages must be Message objects"):
             Chat(agent, messages)  # type: ignore[arg-type]

@@ -358,6 +358,9 @@ def test_invalid_arguments_are_errors_at_once() -> None:
                 runs.start("go", run_id=id)
             with pytest.raises(ConfigError, match="unknown view"):
                 await taken(runs, id, view="some")
+        for arguments in ([5], [None, 5]):
+            with pytest.raises(ConfigError, match="takes an Agent and a journal, got"):
+                BackgroundRuns(*arguments)  # type: ignore[arg-type]
 
     run(main())
 

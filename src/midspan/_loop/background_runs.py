@@ -37,6 +37,8 @@ class BackgroundRuns(ClosedOnExit):
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
+        if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
+            raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent
         self._memory = MemoryJournal()  # empty if there is another journal
         self.journal: Journal = self._memory if journal is None else journal
