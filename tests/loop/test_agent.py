@@ -255,6 +255,7 @@ def test_prompt_may_contain_images_and_files(tmp_path: Path) -> None:
         (Message("model", (ToolCall("1", "add"),)), "a prompt must be a message of the user"),
         (Path("a\0b.png"), "cannot be read"),
         (Path("\ud800.png"), "cannot be read"),
+        (Path("/dev/zero"), "'/dev/zero' is not a regular file"),
         (Text(5), "the prompt must be a string, got 5"),  # type: ignore[arg-type]
         ("half \ud800", "the prompt is not valid Unicode: it contains '.ud800' at character 5"),
     ],
@@ -344,6 +345,8 @@ def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
     for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
+    with pytest.raises(ConfigError, match="a chat needs an Agent, got None"):
+        Chat(None)  # type: ignore[arg-type]
     for messages in ("text", {"role": "user"}, [5], 5):
         with pytest.raises(ConfigError, match="messages must be Message objects"):
             Chat(agent, messages)  # type: ignore[arg-type]

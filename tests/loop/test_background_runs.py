@@ -358,6 +358,9 @@ def test_invalid_arguments_are_errors_at_once() -> None:
                 runs.start("go", run_id=id)
             with pytest.raises(ConfigError, match="unknown view"):
                 await taken(runs, id, view="some")
+        for arguments in ([5], [None, 5]):
+            with pytest.raises(ConfigError, match="takes an Agent and a journal, got"):
+                BackgroundRuns(*arguments)  # type: ignore[arg-type]
 
     run(main())
 
@@ -508,6 +511,34 @@ def test_journal_error_ends_the_run_and_notifies_subscribers(appends: int) -> No
             with pytest.raises(JournalError):
                 await taken(runs, id)
         assert await no_task_left()
+
+    run(main())
+
+
+def test_end_of_a_run_is_stored_if_the_journal_works_again() -> None:
+    class RecoveringJournal(MemoryJournal):
+        is_broken = False
+
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if self.is_broken:
+                self.is_broken = False
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    async def main() -> None:
+        journal = RecoveringJournal()
+        async with BackgroundRuns(hanging(), journal) as runs:
+            id = runs.start("go")
+            await anext(runs.subscribe(id))
+            journal.is_broken = True
+            with pytest.raises(JournalError, match="No space left on device"):
+                await runs.result(id)
+            assert [type(event) for _, event in await taken(runs, id)] == [RunStart, TurnStart, RunEnd]
+            assert (await runs.status(id)).phase is Phase.FAILED
+            summary = (await journal.get(id)).summary
+            assert summary.state == "failed"
+            assert summary.error is not None
+            assert summary.error.kind == "JournalError"
 
     run(main())
 

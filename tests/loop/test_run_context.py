@@ -82,7 +82,7 @@ def test_progress_is_a_fraction() -> None:
     assert asyncio.run(fractions(2.5)) == [1.0, "done"]
 
 
-def test_progress_is_dropped_while_too_many_events_are_unread() -> None:
+def test_unread_progress_of_a_call_is_replaced() -> None:
     @tool
     async def work(context: RunContext[None]) -> None:
         """Report often, while nobody reads."""
@@ -94,5 +94,5 @@ def test_progress_is_dropped_while_too_many_events_are_unread() -> None:
         return [event async for event in agent.stream("?") if isinstance(event, ToolProgress)]
 
     reports = asyncio.run(main())
-    assert len(reports) == 64
-    assert [report.fraction for report in reports] == [step / 10_000 for step in range(64)]
+    assert len(reports) < 100
+    assert {report.index: report.fraction for report in reports} == {0: 0.9999, 1: 0.9999}

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from midspan import Agent, BackgroundRuns, Gemini, Limits, RunContext, Telemetry, tool
 from midspan.emulator import LocalGemini, answer, call
-from midspan.errors import LimitReachedError
+from midspan.errors import ConfigError, LimitReachedError
 from midspan.events import TextDelta
 from midspan.messages import ToolCall
 from midspan.testing import ScriptedProvider
@@ -266,3 +266,8 @@ def test_mcp_servers_get_the_trace_context() -> None:
     [call] = [body for body in bodies if body.get("method") == "tools/call"]
     trace_id = format(recorded.one("execute_tool add").context.trace_id, "032x")
     assert call["params"]["_meta"]["traceparent"].split("-")[1] == trace_id
+
+
+def test_telemetry_is_not_a_switch() -> None:
+    with pytest.raises(ConfigError, match=r"telemetry must be a Telemetry, such as Telemetry\(\), got True"):
+        Agent(ScriptedProvider(["hi"]), telemetry=True)  # type: ignore[call-overload]

@@ -433,7 +433,8 @@ async def main():
     directory = os.path.dirname(os.path.realpath(sys.argv[1]))
     for file in sorted(os.listdir(directory)):
         print(file, oct(stat.S_IMODE(os.stat(os.path.join(directory, file)).st_mode)))
-    await journal.aclose()
+    if sys.argv[3:] != ["killed"]:
+        await journal.aclose()
     sys.stdout.flush()
     os._exit(0)
 asyncio.run(main())
@@ -451,6 +452,20 @@ def test_file_created_through_a_symbolic_link_is_private(tmp_path: Path) -> None
     (tmp_path / "link.db").symlink_to(tmp_path / "target" / "real.db")
     output = printed(script(PRIVATE_FILES, tmp_path / "link.db", "000"))
     assert output == "real.db 0o600\nreal.db-shm 0o600\nreal.db-wal 0o600\n"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o604])
+def test_existing_journal_that_everybody_can_read_is_made_private(path: Path, mode: int) -> None:
+    assert printed(script(PRIVATE_FILES, path, "022", "killed")) == PRIVATE  # leaves its WAL and SHM files
+    for file in path.parent.iterdir():
+        file.chmod(mode)
+    assert printed(script(PRIVATE_FILES.replace('append("a", 0', 'append("b", 0'), path, "022")) == PRIVATE
+
+
+def test_empty_file_that_everybody_can_read_is_made_private(path: Path) -> None:
+    path.touch()
+    path.chmod(0o644)
+    assert printed(script(PRIVATE_FILES, path, "022")) == PRIVATE
 
 
 def test_file_for_a_group_keeps_its_mode(path: Path) -> None:

@@ -1,6 +1,8 @@
 import asyncio
 import contextvars
+import gc
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -198,6 +200,32 @@ def test_cancellation_of_the_caller_ends_with_the_grace_period(monkeypatch: pyte
         release.set()
         while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody waits for an abandoned task
             await asyncio.sleep(0)
+
+    run(main)
+
+
+def test_abandoned_task_is_not_garbage_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "CANCEL_GRACE_SECONDS", 0)
+
+    async def main() -> None:
+        waiting: list[weakref.ref[asyncio.Future[None]]] = []
+        ended = asyncio.Event()
+
+        async def ignore_cancellation() -> None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(BOUND)
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting.append(weakref.ref(future))
+            await future
+            ended.set()
+
+        with pytest.raises(Expired, match="was abandoned"):
+            await run_in_task(ignore_cancellation, timeout=0)
+        gc.collect()
+        future = waiting[0]()
+        assert future is not None
+        future.set_result(None)
+        await ended.wait()
 
     run(main)
 

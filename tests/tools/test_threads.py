@@ -57,6 +57,18 @@ def test_abandoned_thread_releases_its_slot() -> None:
     assert asyncio.run(main()) == "free"
 
 
+def test_result_that_came_while_the_event_loop_was_blocked_is_returned() -> None:
+    async def main() -> int:
+        ended = threading.Event()
+        running = asyncio.create_task(Threads().run(lambda: ended.set() or 5, timeout=0.05))
+        await asyncio.sleep(0)
+        ended.wait(BOUND)
+        time.sleep(0.1)  # noqa: ASYNC251 - as a program does that blocks its event loop
+        return await running
+
+    assert asyncio.run(main()) == 5
+
+
 def test_calls_are_refused_while_too_many_abandoned_threads_run() -> None:
     async def main() -> None:
         threads, gate = Threads(max_threads=2, max_abandoned=3), threading.Event()

@@ -65,10 +65,14 @@ def test_home_zone_is_utc_by_default() -> None:
         ("Port-au-Prince", "America/Port-au-Prince"),
         ("utc", "UTC"),
         ("Z", "UTC"),
+        ("UTC+2", "UTC+02:00"),
+        ("UTC+14", "UTC+14:00"),
+        ("gmt -3:30", "UTC-03:30"),
+        ("+0530", "UTC+05:30"),
         ("Etc/GMT+2", "Etc/GMT+2"),
     ],
 )
-def test_zones_are_found_by_name_and_city(written: str, zone: str) -> None:
+def test_zones_are_found_by_city_name_and_offset(written: str, zone: str) -> None:
     assert ask(zone=written).value["zone"] == zone
 
 
@@ -78,6 +82,11 @@ def test_city_with_a_region_is_rejected_with_a_suggestion(zone: str) -> None:
     message = error(ask(zone=zone))
     assert message.startswith(f"invalid parameters: zone: unknown time zone {zone!r}; did you mean Europe/London?")
     assert "use the IANA name" in message
+
+
+def test_positive_offset_is_east_of_utc() -> None:
+    assert time_in("UTC+2") == time_in("GMT+2") == "2026-01-15T14:30:15+02:00"
+    assert time_in("Etc/GMT+2") == "2026-01-15T10:30:15-02:00"  # where the sign is the other way round
 
 
 def test_first_of_several_zones_of_a_city_is_used() -> None:
@@ -99,7 +108,9 @@ def test_similar_names_are_suggested_for_an_unknown_one() -> None:
         "America",
         "zone.tab",
         "\x00",
-        "UTC+2",
+        "UTC+99",
+        "UTC+15",
+        "UTC+2:75",
         "東京",
         "-",
         "a" * 64,
@@ -129,14 +140,14 @@ def test_clock_tool_declares_itself_read_only_and_repeatable() -> None:
     assert clock_tool().spec.repeatable, "the same call has another result later"
 
 
-def test_utc_works_without_time_zone_data() -> None:
+def test_utc_and_offsets_work_without_time_zone_data() -> None:
     code = """if True:
         import sys
         sys.modules["tzdata"] = None
         from datetime import UTC, datetime
         from midspan.toolsets.clock import clock_tool
         get_time = clock_tool(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
-        print(get_time("UTC").time)
+        print(get_time("UTC").time, get_time("UTC+2").time)
         try:
             get_time("Europe/Oslo")
         except Exception as error:
@@ -147,6 +158,6 @@ def test_utc_works_without_time_zone_data() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
     )
     times, words = done.stdout.splitlines()
-    assert times == "2026-01-01T00:00:00+00:00"
+    assert times == "2026-01-01T00:00:00+00:00 2026-01-01T02:00:00+02:00"
     assert words.startswith("ToolError this machine has no time zone data")
     assert "tzdata" in words

@@ -132,7 +132,7 @@ class BackgroundRun:
     @property
     def status(self) -> RunStatus:
         summary = self._summary
-        if self.journal_error is not None:
+        if self.journal_error is not None and self._unstored:
             summary = replace(summary, state="failed", error=_error_info(self.journal_error))
         return RunStatus.of(self.id, self._events, summary, self._state)
 
@@ -140,7 +140,7 @@ class BackgroundRun:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
         while self.stored <= number and self.outcome is None and self.journal_error is None:
             await self._wait()
-        if self.stored <= number and self.journal_error is not None:
+        if self.stored <= number and self.journal_error is not None and self._unstored:
             raise self.journal_error.with_traceback(None)
         return self.stored > number
 
@@ -192,6 +192,10 @@ class BackgroundRun:
         while self._unstored and self.journal_error is None:
             with suppress(asyncio.CancelledError):  # the event loop is shutting down
                 await self._flush()
+        if self._unstored and not isinstance(self.journal_error, RunExistsError | RunElsewhereError):
+            with suppress(Exception):  # the journal still fails, and `journal_error` says why
+                while self._unstored:
+                    await self._append()
         if error is not None:
             raise error
 
@@ -254,11 +258,11 @@ class BackgroundRun:
         if not self._summary.ended:  # the event loop was shut down before the run could end
             info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
             self._summary = replace(self._summary, state="cancelled", error=info)
-        if self.journal_error is not None:
+        if self._summary.state == "completed" and (self.journal_error is None or not self._unstored):
+            self.outcome = self._stream.result
+        elif self.journal_error is not None:
             self.outcome = self.journal_error
             self.journal_error.transcript = self._stream.messages
-        elif self._summary.state == "completed":
-            self.outcome = self._stream.result
         elif error is not None:
             self.outcome = error
         else:

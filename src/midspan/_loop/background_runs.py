@@ -4,6 +4,7 @@ Every event is stored in a journal, and subscribers read it there by number. A s
 misses nothing, and a run can still be read after its end.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Literal
@@ -36,6 +37,8 @@ class BackgroundRuns(ClosedOnExit):
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
+        if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
+            raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent
         self._memory = MemoryJournal()  # empty if there is another journal
         self.journal: Journal = self._memory if journal is None else journal
@@ -176,6 +179,7 @@ class BackgroundRuns(ClosedOnExit):
                 for stored_number, document in page:
                     yield stored_number, from_json(document, "event")
                 number += len(page)
+                await asyncio.sleep(0)  # other tasks run while a long run is read
         finally:
             if run is not None:
                 run.subscribers -= 1

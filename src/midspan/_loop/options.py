@@ -151,6 +151,8 @@ def convert_option(name: str, value: Any) -> Any:
 
             if not is_async(value):
                 raise ConfigError(f"on_question must be an async function, got {value!r:.80}")
+        case "telemetry" if isinstance(value, bool):
+            raise ConfigError(f"telemetry must be a Telemetry, such as Telemetry(), got {value!r}")
         case _ if name not in KNOWN_OPTIONS:
             raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
     return value

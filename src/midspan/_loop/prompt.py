@@ -97,6 +97,8 @@ def _file_part(file: PathLike[str]) -> Part:
     from pathlib import Path
 
     path = Path(file)
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{str(path)!r} is not a regular file")  # a pipe or a device may never end
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:

@@ -267,9 +267,14 @@ class EventQueue:
             self._loop.call_soon_threadsafe(self._put_report, event)
 
     def _put_report(self, event: RunEvent) -> None:
-        """Add an event of a tool, which cannot wait for the reader. Progress is dropped while 64 events are unread."""
-        if not isinstance(event, ToolProgress) or len(self.events) < _MAX_READ_AHEAD:
-            self.put(event)
+        """Add an event of a tool, which cannot wait for the reader. If 64 are unread, progress replaces progress."""
+        if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
+            for position in reversed(range(len(self.events))):
+                match self.events[position]:
+                    case ToolProgress(index=event.index):
+                        self.events[position] = event
+                        return
+        self.put(event)
 
 
 async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:

@@ -25,6 +25,9 @@ if sys.version_info >= (3, 12):
 else:
     _new_task = asyncio.Task
 
+_abandoned: set[asyncio.Task[Outcome]] = set()
+"""The event loop holds tasks by weak references only, so a task that nobody awaits needs a strong reference here."""
+
 
 class Expired(TimeoutError):
     """A time limit set by Midspan was exceeded. Any other TimeoutError comes from user code.
@@ -125,6 +128,8 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
     finally:
         if not task.done():
             _log.error("tool %s was cancelled but did not end; it was abandoned and keeps running", task.get_name())
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
 
 
 async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:

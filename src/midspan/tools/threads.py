@@ -74,10 +74,10 @@ class Threads:
                 async with asyncio.timeout(timeout):
                     await waiter
             except TimeoutError as error:
-                raise Expired("; its thread was abandoned and may still be running") from error
+                if waiter.cancelled():  # else the function has ended, and the event loop was too busy to say so in time
+                    raise Expired("; its thread was abandoned and may still be running") from error
             finally:
-                waiter.cancel()  # if it is not done
-                if waiter.cancelled():
+                if waiter.cancelled() or not waiter.done():
                     with self._lock:
                         self._abandoned |= {waiter} & self._running
         return result_of(waiter)

@@ -81,8 +81,8 @@ async def list_source(source: ToolSource) -> ToolListing:
         message = describe_error(error)
         _log.warning("the tools of %s cannot be listed and are left out: %s", name, message, exc_info=error)
         return ToolListing(unavailable=(UnavailableSource(name, message),))
-    if not isinstance(listing, ToolListing):
-        raise ConfigError(f"{name}.list_tools() must return a ToolListing, got {listing!r:.80}")
+    if not isinstance(listing, ToolListing) or not all(isinstance(spec, ToolSpec) for spec in listing.tools):
+        raise ConfigError(f"{name}.list_tools() must return a ToolListing of ToolSpecs, got {listing!r:.80}")
     return listing
 
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 import zoneinfo
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from midspan.tools.function import Tool, tool
 Zone = Annotated[str, Meta(min_length=1, max_length=64)]
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(0?[0-9]|1[0-4])(?::?([0-5][0-9]))?", re.IGNORECASE)
 
 
 class Moment(Struct, frozen=True):
@@ -43,7 +44,8 @@ def clock_tool(*, now: Callable[[], datetime] = lambda: datetime.now(UTC), home:
         """The current date and time in a time zone, with the weekday.
 
         Args:
-            zone: The time zone: its IANA name (Europe/Oslo), or a city that one is named after (Tokyo, New York).
+            zone: The time zone: its IANA name (Europe/Oslo), a city that one is named after (Tokyo, New York), or an
+                offset (UTC+2).
         """
         name, time_zone = find_zone(zone)
         local = now().astimezone(time_zone)
@@ -58,9 +60,12 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
     text = name.strip()
     if text.upper() in ("UTC", "GMT", "Z", "ETC/UTC"):
         return "UTC", UTC
+    if match := _OFFSET.fullmatch(text.replace(" ", "")):  # not «Etc/GMT+2», which is two hours behind UTC
+        zone = timezone(timedelta(hours=int(match[1] + match[2]), minutes=int(match[1] + (match[3] or "0"))))
+        return str(zone), zone
     zones = _zones()
     if not zones:
-        raise ToolError("this machine has no time zone data (the Python package tzdata); only UTC is known")
+        raise ToolError("this machine has no time zone data (the Python package tzdata); use UTC or an offset as UTC+2")
     if full_name := zones.get(_key(text)):
         return full_name, zoneinfo.ZoneInfo(full_name)
     similar = get_close_matches(_key(text.partition(",")[0]), zones, 3, 0.75)  # of «Paris, France», only the city
