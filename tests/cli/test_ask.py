@@ -573,11 +573,12 @@ def test_closed_pipe_is_not_an_error(home: Path) -> None:
         assert complaints == ["0"]
 
 
-def test_full_disk_is_reported(home: Path) -> None:
+@pytest.mark.parametrize("arguments", [["ask", "-m", "offline", "What is 2 + 2?"], ["tools", "--json"]])
+def test_full_disk_is_reported(home: Path, arguments: list[str]) -> None:
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
-        command = [*MIDSPAN, "ask", "-m", "offline", "What is 2 + 2?"]
+        command = [*MIDSPAN, *arguments]
         ran = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
         )
