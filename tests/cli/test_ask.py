@@ -176,6 +176,16 @@ def test_word_that_is_almost_a_command_is_not_sent_to_the_model(home: Path) -> N
     assert midspan("ask", "doctro", home=home).code == 0
 
 
+def test_input_that_is_too_large_for_any_model_is_refused(home: Path) -> None:
+    file = home / "large.txt"
+    file.touch()
+    os.truncate(file, 50_000_001)
+    named = midspan("ask", "-m", "offline", "What is it?", "-f", "large.txt", home=home)
+    assert (named.code, named.err) == (2, "midspan: large.txt has more than 50,000,000 bytes, too much for any model\n")
+    piped = midspan("ask", "-m", "offline", home=home, stdin=file.read_bytes())
+    assert (piped.code, piped.err) == (2, "midspan: stdin has more than 50,000,000 bytes, too much for any model\n")
+
+
 def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
     (home / "notes.txt").write_text("remember the milk")
     with recorder() as record:
@@ -563,11 +573,12 @@ def test_closed_pipe_is_not_an_error(home: Path) -> None:
         assert complaints == ["0"]
 
 
-def test_full_disk_is_reported(home: Path) -> None:
+@pytest.mark.parametrize("arguments", [["ask", "-m", "offline", "What is 2 + 2?"], ["tools", "--json"]])
+def test_full_disk_is_reported(home: Path, arguments: list[str]) -> None:
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
-        command = [*MIDSPAN, "ask", "-m", "offline", "What is 2 + 2?"]
+        command = [*MIDSPAN, *arguments]
         ran = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
         )
@@ -602,7 +613,7 @@ def test_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None
     assert "\x1b[3" in seen, "in colour"
 
 
-def test_notices_are_wrapped_between_words_and_answers_are_not_changed(home: Path) -> None:
+def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(response({"text": "abcdefgh " * 20}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
@@ -614,7 +625,7 @@ def test_notices_are_wrapped_between_words_and_answers_are_not_changed(home: Pat
         finally:
             answering.close()
             offline.close()
-    assert "abcdefgh " * 20 in answer
+    assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
     assert "no model is named and no key is set, so the offline\r\n  model" in notice
 
 

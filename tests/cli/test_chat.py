@@ -132,6 +132,18 @@ def test_alt_enter_starts_a_new_line(home: Path, terminal: Terminal) -> None:
     assert conversation(home)[0].text == "What is 2 + 2\nor so?"
 
 
+def test_tab_completes_slash_commands(terminal: Terminal) -> None:
+    terminal.type("/sa")
+    terminal.wait_for("/sa")
+    terminal.type("\t")
+    terminal.wait_for("ve")
+    terminal.type(" talk.json\r")
+    terminal.wait_for("wrote 0 messages to talk.json")
+    terminal.wait_for(READY)
+    terminal.type("/quit\r")
+    assert terminal.end()[0] == 0
+
+
 def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal) -> None:
     terminal.type("What is 2 + 2?\r")
     terminal.wait_for("is exact: yes.")

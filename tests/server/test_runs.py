@@ -379,6 +379,19 @@ def test_health_is_degraded_from_a_failed_write_until_one_succeeds(caplog: pytes
         assert health() == ("healthy", "available")
 
 
+def test_health_is_degraded_while_the_journal_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(**_: Any) -> Any:
+        raise JournalError("the disk is on fire")
+
+    journal = MemoryJournal()
+    with serving(sum_agent(), journal=journal) as server:
+        assert server.get("/api/v1/health").json()["status"] == "healthy"
+        monkeypatch.setattr(journal, "list", fail)
+        health = server.get("/api/v1/health").json()
+        assert (health["status"], health["services"]["journal"]) == ("degraded", "unavailable")
+        monkeypatch.undo()
+
+
 def test_method_that_is_not_allowed_is_answered_with_those_that_are() -> None:
     with serving(sum_agent()) as server:
         response = server.client.put("/api/v1/runs")

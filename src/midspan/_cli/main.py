@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from midspan._version import VERSION
 
@@ -69,7 +70,8 @@ def _run(name: str, argv: list[str]) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - users get a sentence, whatever the error is
         print_error(error, verbose=bool(options.verbose))
         if getattr(options, "json", False) and name != "ask":  # which prints more than the error
-            write_json({"error": error_fields(error)})
+            with suppress(OSError):  # stdout cannot be written
+                write_json({"error": error_fields(error)})
         return exit_code(error)
 
 

@@ -5,13 +5,13 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from midspan._types.parts import Blob, Text
 from midspan.errors import ConfigError
 
 _MAX_BYTES = 50_000_000
-"""Of a page: far more than any model accepts, far less than the memory of a computer."""
+"""Of stdin, a file or a page: far more than any model accepts, far less than the memory of a computer."""
 _MAX_REDIRECTS = 5
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -39,7 +39,8 @@ def _attachment(name: str) -> Text | Blob:
         raise ConfigError(f"{name!r} is not a file")
     from mimetypes import guess_type  # slow to import
 
-    return _part(path.read_bytes(), guess_type(path.name)[0], path.name)
+    with path.open("rb") as file:
+        return _part(_read(file, name), guess_type(path.name)[0], path.name)
 
 
 def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
@@ -64,7 +65,14 @@ def _read_text() -> str:
 
 def _read_stdin() -> bytes:
     """Return what is piped in or redirected from a file; nothing from a terminal."""
-    return b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    return b"" if sys.stdin.isatty() else _read(sys.stdin.buffer, "stdin")
+
+
+def _read(stream: BinaryIO, name: str) -> bytes:
+    data = stream.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{name} has more than {_MAX_BYTES:,} bytes, too much for any model")
+    return data
 
 
 async def _download(url: str) -> Text | Blob:

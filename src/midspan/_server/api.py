@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from midspan._loop.result import NumberedEvents, RunResult
-from midspan._server import documents as d
+from midspan._server import documents
 from midspan._server.config import OWNER
 from midspan._server.http import (
     ApiError,
@@ -30,7 +30,7 @@ from midspan._storage.journal import RunInfo, StateName
 from midspan._types.codec import to_json
 from midspan._types.events import RequestRetry, RunEnd, RunEvent, RunStart, SourceUnavailable, public_event
 from midspan._types.run_state import ToolRun
-from midspan.errors import JournalError, MidspanError
+from midspan.errors import ConfigError, JournalError, MidspanError
 
 _MAX_PAGE = 200
 _PAGE = 50
@@ -47,7 +47,7 @@ class Api:
 
     async def chat(self, request: Request) -> Response | ASGIApp:
         service = self._service
-        body = await read_json(request, d.ChatRequest, service.config)
+        body = await read_json(request, documents.ChatRequest, service.config)
         run = await self._start(request, body, deltas=body.stream)
         if body.stream:
             frames = _event_frames(service.runs.subscribe(run.id), run.id)
@@ -71,7 +71,7 @@ class Api:
             )
         )
 
-    async def _start(self, request: Request, body: d.RunRequest, *, deltas: bool = True) -> StartedRun:
+    async def _start(self, request: Request, body: documents.RunRequest, *, deltas: bool = True) -> StartedRun:
         if not body.prompt.strip():
             raise invalid("prompt must not be empty")
         service = self._service
@@ -87,7 +87,7 @@ class Api:
     # Runs
 
     async def start_run(self, request: Request) -> Response:
-        body = await read_json(request, d.RunRequest, self._service.config)
+        body = await read_json(request, documents.RunRequest, self._service.config)
         run = await self._start(request, body)
         events = self._service.runs.subscribe(run.id)
         try:
@@ -108,7 +108,7 @@ class Api:
         owner = request.scope[OWNER]
         infos = await self._service.journal.list(owner=owner, state=state, session=session, after=after, limit=limit)
         following = infos[-1].cursor if len(infos) == limit else None
-        return json_response(d.RunList([_run_document(info) for info in infos], following))
+        return json_response(documents.RunList([_run_document(info) for info in infos], following))
 
     async def get_run(self, request: Request) -> Response:
         return json_response(await self._document(request.scope[OWNER], request.path_params["run_id"]))
@@ -118,7 +118,7 @@ class Api:
         await self._service.cancel(owner, run_id)
         return json_response(await self._document(owner, run_id))
 
-    async def _document(self, owner: str, run_id: str) -> d.RunDocument:
+    async def _document(self, owner: str, run_id: str) -> documents.RunDocument:
         service = self._service
         info = await service.info(owner, run_id)
         if info.summary.state == "running":
@@ -130,7 +130,7 @@ class Api:
         stored = await service.stored(owner, run_id)
         return _run_document(stored.info, result=self._stored_answer(stored))
 
-    def _stored_answer(self, run: StoredRun) -> d.ChatResponse | None:
+    def _stored_answer(self, run: StoredRun) -> documents.ChatResponse | None:
         """Return the answer of a stored run, if it has one."""
         state, end = run.state, run.end
         if end is None or end.error is not None:
@@ -166,8 +166,8 @@ class Api:
         limit, after = _page(request)
         sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
         following = sessions[-1].cursor if len(sessions) == limit else None
-        documents = [
-            d.SessionDocument(
+        listed = [
+            documents.SessionDocument(
                 session_id=item.session,
                 runs=item.runs,
                 last_run=item.last_run,
@@ -176,7 +176,7 @@ class Api:
             )
             for item in sessions
         ]
-        return json_response(d.SessionList(documents, following))
+        return json_response(documents.SessionList(listed, following))
 
     async def get_session(self, request: Request) -> Response:
         service, owner, session = self._service, request.scope[OWNER], session_of(request)
@@ -186,7 +186,7 @@ class Api:
         # The public form of an event has messages without provider data.
         start = public_event(RunStart("", "", await service.history(owner, session)))
         return json_response(
-            d.SessionDocument(
+            documents.SessionDocument(
                 session_id=session,
                 runs=len(runs),
                 last_run=runs[0].run,
@@ -214,50 +214,62 @@ class Api:
     # About the server
 
     async def tools(self, _: Request) -> Response:
-        documents = [
-            d.ToolDocument(
+        listed = [
+            documents.ToolDocument(
                 spec.name, spec.description, spec.parameters, None if spec.changes is None else not spec.changes
             )
             for spec in await self._service.source.list_tools()
         ]
-        return json_response(d.ToolList(documents))
+        return json_response(documents.ToolList(listed))
 
     async def models(self, _: Request) -> Response:
         default, *_others = choices = self._service.models
-        documents = [d.ModelDocument(choice.id, choice.provider, choice.model, choice is default) for choice in choices]
-        return json_response(d.ModelList(documents))
+        listed = [
+            documents.ModelDocument(choice.id, choice.provider, choice.model, choice is default) for choice in choices
+        ]
+        return json_response(documents.ModelList(listed))
 
     async def health(self, _: Request) -> Response:
         """Whether the journal and all sources of tools can be used."""
         service = self._service
         listing = await service.source.list_tools()
         services = {source.name: "unavailable" for source in listing.unavailable}
-        services["journal"] = "unavailable" if service.has_journal_failed else "available"
+        try:
+            await service.journal.list(limit=1)
+            services["journal"] = "unavailable" if service.has_journal_failed else "available"
+        except (JournalError, ConfigError):
+            services["journal"] = "unavailable"
         services["tools"] = f"{len(listing)} available"
         is_healthy = not listing.unavailable and services["journal"] == "available"
         status: Any = "shutting_down" if service.is_draining else "healthy" if is_healthy else "degraded"
         return json_response(
-            d.Health(status=status, mcp_server_ready=not listing.unavailable, services=services),
+            documents.Health(status=status, mcp_server_ready=not listing.unavailable, services=services),
             503 if service.is_draining else 200,
         )
 
     async def alive(self, _: Request) -> Response:
         if self._service.is_draining:
-            return json_response(d.Health(status="shutting_down"), 503)
-        return json_response(d.Health(status="healthy"))
+            return json_response(documents.Health(status="shutting_down"), 503)
+        return json_response(documents.Health(status="healthy"))
 
 
-def _answer(end: RunEnd | RunResult[Any], runs: Sequence[ToolRun], **metadata: Any) -> d.ChatResponse:
-    calls = [d.ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
-    results = [d.ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs]
-    usage, is_limited = d.UsageDocument.of(end.usage), end.limit is not None
-    described = d.ChatMetadata(iterations=end.turns, max_reached=is_limited, limit=end.limit, usage=usage, **metadata)
-    return d.ChatResponse(end.text, calls, results, described)
+def _answer(end: RunEnd | RunResult[Any], runs: Sequence[ToolRun], **metadata: Any) -> documents.ChatResponse:
+    calls = [documents.ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
+    results = [
+        documents.ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs
+    ]
+    usage, is_limited = documents.UsageDocument.of(end.usage), end.limit is not None
+    described = documents.ChatMetadata(
+        iterations=end.turns, max_reached=is_limited, limit=end.limit, usage=usage, **metadata
+    )
+    return documents.ChatResponse(end.text, calls, results, described)
 
 
-def _run_document(run: RunInfo, *, phase: str | None = None, result: d.ChatResponse | None = None) -> d.RunDocument:
+def _run_document(
+    run: RunInfo, *, phase: str | None = None, result: documents.ChatResponse | None = None
+) -> documents.RunDocument:
     summary = run.summary
-    return d.RunDocument(
+    return documents.RunDocument(
         run_id=run.run,
         session_id=run.session,
         state=summary.state,
@@ -265,7 +277,7 @@ def _run_document(run: RunInfo, *, phase: str | None = None, result: d.ChatRespo
         model=summary.model,
         turns=summary.turns,
         events=run.length,
-        usage=d.UsageDocument.of(summary.usage),
+        usage=documents.UsageDocument.of(summary.usage),
         started_at=run.started_at,
         updated_at=run.updated_at,
         error=None if summary.error is None else error_document(summary.error),
@@ -301,7 +313,7 @@ def _page(request: Request) -> tuple[int, str | None]:
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MAX_PAGE):
         raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
     after = request.query_params.get("after")
-    if after is not None and re.fullmatch(d.CURSOR_PATTERN, after) is None:
+    if after is not None and re.fullmatch(documents.CURSOR_PATTERN, after) is None:
         raise invalid("after must be the value of next in the page before")
     return int(text), after
 
@@ -319,7 +331,7 @@ def _next_event(request: Request) -> int:
 def session_of(request: Request) -> str:
     """Return the session that the path of a request names."""
     session: str = request.path_params["session_id"]
-    if re.fullmatch(d.SESSION_PATTERN, session) is None:
+    if re.fullmatch(documents.SESSION_PATTERN, session) is None:
         raise _unknown_session(session)
     return session
 

@@ -124,6 +124,7 @@ def bind(host: str, port: int) -> socket.socket:
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
+        socket.getaddrinfo(host, port)  # its error says whether the name is unknown
         return socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
     except OSError as error:
         raise listen_error(host, port, error) from error

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from midspan._loop.options import output_type
 from midspan._loop.result import RunResult, error_of
-from midspan._server import documents as d
+from midspan._server import documents
 from midspan._server.config import OWNER
 from midspan._server.http import (
     DONE,
@@ -60,7 +60,7 @@ class OpenAIApi:
 
     async def completions(self, request: Request) -> Response | ASGIApp:
         service = self._service
-        body = await read_json(request, d.CompletionRequest, service.config)
+        body = await read_json(request, documents.CompletionRequest, service.config)
         run = await self._start(request.scope[OWNER], body)
         if body.stream:
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
@@ -71,13 +71,13 @@ class OpenAIApi:
         except OutputError as error:
             # As with OpenAI, the client gets what the model wrote and checks it itself.
             summary = (await service.info(run.owner, run.id)).summary
-            message = d.CompletionMessage(content=_last_text(error))
+            message = documents.CompletionMessage(content=_last_text(error))
             return json_response(_completion(run, message, "stop", summary.usage))
         except Exception as error:  # noqa: BLE001 - reported to the client
             raise _failure(error, run.id) from None
         return json_response(_completion_of(run, result))
 
-    async def _start(self, owner: str, body: d.CompletionRequest) -> StartedRun:
+    async def _start(self, owner: str, body: documents.CompletionRequest) -> StartedRun:
         service = self._service
         choice = service.choose(None, body.model)
 
@@ -105,7 +105,7 @@ class OpenAIApi:
             options["output"] = _checked_schema(schema)
         return await service.start(owner, None, choice=choice, messages=messages, deltas=bool(body.stream), **options)
 
-    async def _chunks(self, run: StartedRun, body: d.CompletionRequest) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, run: StartedRun, body: documents.CompletionRequest) -> AsyncGenerator[bytes, None]:
         chunks = _Chunks(run, is_typed=output_schema(body) is not None)
         events = self._service.runs.subscribe(run.id)
         try:
@@ -122,14 +122,14 @@ class OpenAIApi:
         yield DONE
 
     async def models(self, _: Request) -> Response:
-        return json_response(d.OpenAIModelList(data=[_model(choice) for choice in self._service.models]))
+        return json_response(documents.OpenAIModelList(data=[_model(choice) for choice in self._service.models]))
 
     async def model(self, request: Request) -> Response:
         return json_response(_model(self._service.choose(None, request.path_params["model"])))
 
 
-def _model(choice: ModelChoice) -> d.OpenAIModel:
-    return d.OpenAIModel(id=choice.id, owned_by=choice.provider)
+def _model(choice: ModelChoice) -> documents.OpenAIModel:
+    return documents.OpenAIModel(id=choice.id, owned_by=choice.provider)
 
 
 def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -140,22 +140,24 @@ def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _completion_of(run: StartedRun, result: RunResult[Any]) -> d.Completion:
+def _completion_of(run: StartedRun, result: RunResult[Any]) -> documents.Completion:
     calls = _tool_calls(run.id, handed_calls(result.tool_calls))
     if calls:
-        message = d.CompletionMessage(content=result.response.message.text or None, tool_calls=calls)
+        message = documents.CompletionMessage(content=result.response.message.text or None, tool_calls=calls)
         return _completion(run, message, "tool_calls", result.usage)
     finish_reason = _FINISH_REASONS.get(result.finish_reason, "stop")
-    return _completion(run, d.CompletionMessage(content=result.text), finish_reason, result.usage)
+    return _completion(run, documents.CompletionMessage(content=result.text), finish_reason, result.usage)
 
 
-def _completion(run: StartedRun, message: d.CompletionMessage, finish_reason: str, usage: Usage) -> d.Completion:
-    return d.Completion(
+def _completion(
+    run: StartedRun, message: documents.CompletionMessage, finish_reason: str, usage: Usage
+) -> documents.Completion:
+    return documents.Completion(
         id=f"chatcmpl-{run.id}",
         created=int(time.time()),
         model=run.choice.id,
-        choices=[d.CompletionChoice(message=message, finish_reason=finish_reason)],
-        usage=d.OpenAIUsage.of(usage),
+        choices=[documents.CompletionChoice(message=message, finish_reason=finish_reason)],
+        usage=documents.OpenAIUsage.of(usage),
     )
 
 
@@ -165,10 +167,10 @@ def _last_text(error: MidspanError) -> str:
     return next((message.text for message in reversed([*messages]) if message.role == "model"), "")
 
 
-def _tool_calls(run_id: str, calls: list[tuple[int, str, dict[str, Any]]]) -> list[d.OpenAIToolCall]:
+def _tool_calls(run_id: str, calls: list[tuple[int, str, dict[str, Any]]]) -> list[documents.OpenAIToolCall]:
     return [
-        d.OpenAIToolCall(
-            id=client_call_id(run_id, index), function=d.FunctionCall(name, encode_json(arguments).decode())
+        documents.OpenAIToolCall(
+            id=client_call_id(run_id, index), function=documents.FunctionCall(name, encode_json(arguments).decode())
         )
         for index, name, arguments in calls
     ]
@@ -192,7 +194,7 @@ class _Chunks:
         self._last_text = ""
         self._finish_reason = FinishReason.END
         self._handed: list[tuple[int, str, dict[str, Any]]] = []
-        self._usage: d.OpenAIUsage | None = None
+        self._usage: documents.OpenAIUsage | None = None
 
     def first(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
@@ -226,12 +228,12 @@ class _Chunks:
         return self._chunk({"content": separator + text})
 
     def _end(self, event: RunEnd) -> list[bytes]:
-        self._usage = d.OpenAIUsage.of(event.usage)
+        self._usage = documents.OpenAIUsage.of(event.usage)
         chunks = []
         if self._handed:
             calls = _tool_calls(self._run.id, sorted(self._handed, key=lambda call: call[0]))
-            documents = [{"index": at, **msgspec.to_builtins(call)} for at, call in enumerate(calls)]
-            return [self._chunk({"tool_calls": documents}), self._chunk({}, "tool_calls")]
+            numbered = [{"index": at, **msgspec.to_builtins(call)} for at, call in enumerate(calls)]
+            return [self._chunk({"tool_calls": numbered}), self._chunk({}, "tool_calls")]
         if event.text and event.text != self._turn_text:  # the text of a limit, of a tool, or typed output
             chunks.append(self._text(event.text.removeprefix(self._turn_text)))
         return [*chunks, self._chunk({}, _FINISH_REASONS.get(self._finish_reason, "stop"))]

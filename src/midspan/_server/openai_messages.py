@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan._server import documents as d
+from midspan._server import documents
 from midspan._server.http import ApiError, invalid
 from midspan._server.service import StoredRun
 from midspan._types.messages import Message
@@ -36,7 +36,7 @@ def client_call_id(run_id: str, index: int) -> str:
     return f"call_{run_id}_{index}"
 
 
-def client_tool(declaration: d.OpenAITool) -> Any:
+def client_tool(declaration: documents.OpenAITool) -> Any:
     """Return a tool of the client. It ends the run: its result says what the client has to call."""
     function = declaration.function
     spec = ToolSpec(function.name, function.description or "", function.parameters, strict=function.strict)
@@ -63,13 +63,13 @@ def handed_calls(runs: Iterable[ToolRun]) -> list[tuple[int, str, dict[str, Any]
     return [(run.index, *handed) for run in runs if (handed := handed_call(run.result)) is not None]
 
 
-def system_prompt(agent_system: str | None, messages: Sequence[d.OpenAIMessage]) -> str | None:
+def system_prompt(agent_system: str | None, messages: Sequence[documents.OpenAIMessage]) -> str | None:
     """Return the server's system prompt, followed by that of the request."""
     texts = [_text(message) for message in messages if message.role in ("system", "developer")]
     return "\n\n".join(filter(None, (agent_system, *texts))) or None
 
 
-async def conversation(messages: Sequence[d.OpenAIMessage], find_run: FindRun) -> list[Message]:
+async def conversation(messages: Sequence[documents.OpenAIMessage], find_run: FindRun) -> list[Message]:
     """Return the messages of a request, with the stored messages of runs that handed calls to the client."""
     results = {message.tool_call_id: _text(message) for message in messages if message.role == "tool"}
     converted: list[Message] = []
@@ -100,7 +100,7 @@ async def conversation(messages: Sequence[d.OpenAIMessage], find_run: FindRun) -
 
 
 async def _restore(
-    message: d.OpenAIMessage, results: dict[str | None, str], find_run: FindRun
+    message: documents.OpenAIMessage, results: dict[str | None, str], find_run: FindRun
 ) -> tuple[Message, ...] | None:
     """Return the stored messages of the run that handed these calls to the client; None if there is none."""
     ids = [_CALL_ID.fullmatch(call.id) for call in message.tool_calls or ()]
@@ -133,7 +133,7 @@ def _client_result(placeholder: ToolResult, text: str | None) -> ToolResult:
     return replace(placeholder, value=text, is_final=False)
 
 
-def _model_parts(message: d.OpenAIMessage) -> list[Part]:
+def _model_parts(message: documents.OpenAIMessage) -> list[Part]:
     text = _text(message) or message.refusal or ""
     parts: list[Part] = [Text(text)] if text else []
     for call in message.tool_calls or ():
@@ -143,21 +143,21 @@ def _model_parts(message: d.OpenAIMessage) -> list[Part]:
     return parts
 
 
-def _user_parts(message: d.OpenAIMessage) -> list[Part]:
+def _user_parts(message: documents.OpenAIMessage) -> list[Part]:
     if isinstance(message.content, str):
         return [Text(message.content)] if message.content.strip() else []
     return [part for item in message.content or () if (part := _content_part(item)) is not None]
 
 
-def _content_part(item: d.ContentPart) -> Part | None:
+def _content_part(item: documents.ContentPart) -> Part | None:
     match item:
-        case d.TextPart(text) | d.RefusalPart(text):
+        case documents.TextPart(text) | documents.RefusalPart(text):
             return Text(text) if text.strip() else None
-        case d.ImagePart(image):
+        case documents.ImagePart(image):
             return blob_of_url(image.url, "image/jpeg")
-        case d.AudioPart(audio):
+        case documents.AudioPart(audio):
             return Blob(f"audio/{audio.format}", base64=audio.data)
-        case d.FilePart(file):
+        case documents.FilePart(file):
             return blob_of_url(file.file_data, "application/octet-stream", file.filename)
     return None
 
@@ -171,14 +171,14 @@ def blob_of_url(url: str, default_type: str, name: str | None = None) -> Blob:
     return Blob(mimetypes.guess_type(file_name)[0] or default_type, url=url, name=name)
 
 
-def _text(message: d.OpenAIMessage) -> str:
+def _text(message: documents.OpenAIMessage) -> str:
     content = message.content
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(item.text for item in content if isinstance(item, d.TextPart))
+    return "".join(item.text for item in content if isinstance(item, documents.TextPart))
 
 
-def run_settings(body: d.CompletionRequest) -> dict[str, Any]:
+def run_settings(body: documents.CompletionRequest) -> dict[str, Any]:
     """Return the settings of the model that a request names."""
     effort = body.reasoning_effort
     values = {
@@ -198,10 +198,10 @@ def _integer(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def tool_choice(body: d.CompletionRequest, known: set[str]) -> ToolChoice | None:
+def tool_choice(body: documents.CompletionRequest, known: set[str]) -> ToolChoice | None:
     """Return the tool choice of a request, which must be possible with these tools."""
     choice = body.tool_choice
-    if isinstance(choice, d.NamedToolChoice):
+    if isinstance(choice, documents.NamedToolChoice):
         if choice.function.name not in known:
             raise invalid(f"tool_choice names {choice.function.name[:100]!r}, which is not a tool of the request")
         return ToolChoice("required", (choice.function.name,), body.parallel_tool_calls)
@@ -212,7 +212,7 @@ def tool_choice(body: d.CompletionRequest, known: set[str]) -> ToolChoice | None
     return ToolChoice(choice or "auto", parallel=body.parallel_tool_calls) if known else None
 
 
-def output_schema(body: d.CompletionRequest) -> dict[str, Any] | None:
+def output_schema(body: documents.CompletionRequest) -> dict[str, Any] | None:
     """Return the JSON Schema of the answer that a request wants."""
     form = body.response_format
     if form is None or form.type == "text":

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from starlette.responses import Response
 
-from midspan._server import documents as d
+from midspan._server import documents
 from midspan._server.service import ModelChoice
 from midspan._storage.journal import StateName
 from midspan._version import VERSION
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "run_id": {"in": "path", "required": True, "schema": {"type": "string"}},
-    "session_id": {"in": "path", "required": True, "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
+    "session_id": {"in": "path", "required": True, "schema": {"type": "string", "pattern": documents.SESSION_PATTERN}},
     "model": {"in": "path", "required": True, "schema": {"type": "string"}},
     "state": {"in": "query", "schema": {"enum": [*get_args(StateName)]}},
     "?session_id": {"in": "query", "schema": {"type": "string"}},
     "after": {
         "in": "query",
-        "schema": {"type": "string", "pattern": d.CURSOR_PATTERN},
+        "schema": {"type": "string", "pattern": documents.CURSOR_PATTERN},
         "description": "The `next` of the page before.",
     },
     "limit": {"in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}},
@@ -49,7 +49,7 @@ _EVENT = {
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
     "required": ["data"],
 }
-_TEXT: dict[str, Any] = {"type": "string", "pattern": d.NOT_BLANK}
+_TEXT: dict[str, Any] = {"type": "string", "pattern": documents.NOT_BLANK}
 _USER_TEXT: dict[str, dict[str, Any]] = {
     "CompletionRequest": {"content": _TEXT},
     "UiChatRequest": {
@@ -75,38 +75,40 @@ class _Operation(NamedTuple):
 _START_ERRORS = (404, 408, 409, 413, 415, 429, 502, 503, 504)
 _PAGE = ("after", "limit")
 OPERATIONS = (
-    _Operation("POST", "/api/v1/chat", "Ask, and get the answer or a stream of events", {200: d.ChatResponse},
-               d.ChatRequest, or_stream=True, errors=_START_ERRORS),
-    _Operation("POST", "/api/v1/runs", "Start a run", {202: d.RunDocument}, d.RunRequest, errors=_START_ERRORS),
-    _Operation("GET", "/api/v1/runs", "List runs, newest first", {200: d.RunList},
+    _Operation("POST", "/api/v1/chat", "Ask, and get the answer or a stream of events", {200: documents.ChatResponse},
+               documents.ChatRequest, or_stream=True, errors=_START_ERRORS),
+    _Operation("POST", "/api/v1/runs", "Start a run", {202: documents.RunDocument}, documents.RunRequest,
+               errors=_START_ERRORS),
+    _Operation("GET", "/api/v1/runs", "List runs, newest first", {200: documents.RunList},
                parameters=("state", "?session_id", *_PAGE)),
-    _Operation("GET", "/api/v1/runs/{run_id}", "Get a run", {200: d.RunDocument}, parameters=("run_id",),
+    _Operation("GET", "/api/v1/runs/{run_id}", "Get a run", {200: documents.RunDocument}, parameters=("run_id",),
                errors=(404,)),
-    _Operation("POST", "/api/v1/runs/{run_id}/cancel", "Cancel a run", {200: d.RunDocument}, parameters=("run_id",),
-               errors=(404,)),
+    _Operation("POST", "/api/v1/runs/{run_id}/cancel", "Cancel a run", {200: documents.RunDocument},
+               parameters=("run_id",), errors=(404,)),
     _Operation("GET", "/api/v1/runs/{run_id}/events", "Read the events of a run, and wait for new ones",
                {200: None, 204: None}, parameters=("run_id", "Last-Event-ID", "last_event_id", "view"),
                errors=(404,)),
-    _Operation("GET", "/api/v1/sessions", "List sessions, the last one first", {200: d.SessionList},
+    _Operation("GET", "/api/v1/sessions", "List sessions, the last one first", {200: documents.SessionList},
                parameters=_PAGE),
-    _Operation("GET", "/api/v1/sessions/{session_id}", "Get a session with its messages", {200: d.SessionDocument},
-               parameters=("session_id",), errors=(404,)),
+    _Operation("GET", "/api/v1/sessions/{session_id}", "Get a session with its messages",
+               {200: documents.SessionDocument}, parameters=("session_id",), errors=(404,)),
     _Operation("DELETE", "/api/v1/sessions/{session_id}", "Delete a session with its runs", {204: None},
                parameters=("session_id",), errors=(404,)),
     _Operation("GET", "/api/v1/sessions/{session_id}/export", "Export a session for `midspan.from_json`",
                {200: dict[str, Any]}, parameters=("session_id",), errors=(404,)),
-    _Operation("GET", "/api/v1/tools", "List the tools", {200: d.ToolList}),
-    _Operation("GET", "/api/v1/models", "List the models", {200: d.ModelList}),
-    _Operation("GET", "/api/v1/health", "The state of the server and of what it uses", {200: d.Health, 503: d.Health}),
-    _Operation("GET", "/health", "Whether the server accepts work", {200: d.Health, 503: d.Health}),
+    _Operation("GET", "/api/v1/tools", "List the tools", {200: documents.ToolList}),
+    _Operation("GET", "/api/v1/models", "List the models", {200: documents.ModelList}),
+    _Operation("GET", "/api/v1/health", "The state of the server and of what it uses",
+               {200: documents.Health, 503: documents.Health}),
+    _Operation("GET", "/health", "Whether the server accepts work", {200: documents.Health, 503: documents.Health}),
     _Operation("POST", "/api/v1/ui/chat", "Chat with the UI message stream of Vercel's AI SDK", {200: None},
-               d.UiChatRequest, errors=_START_ERRORS),
+               documents.UiChatRequest, errors=_START_ERRORS),
     _Operation("GET", "/api/v1/ui/chat/{session_id}/stream", "Resume the UI message stream of a chat",
                {200: None, 204: None}, parameters=("session_id",), errors=(404,)),
-    _Operation("POST", "/v1/chat/completions", "OpenAI's Chat Completions", {200: d.Completion},
-               d.CompletionRequest, or_stream=True, errors=_START_ERRORS),
-    _Operation("GET", "/v1/models", "OpenAI's list of models", {200: d.OpenAIModelList}),
-    _Operation("GET", "/v1/models/{model}", "One of these models", {200: d.OpenAIModel}, parameters=("model",),
+    _Operation("POST", "/v1/chat/completions", "OpenAI's Chat Completions", {200: documents.Completion},
+               documents.CompletionRequest, or_stream=True, errors=_START_ERRORS),
+    _Operation("GET", "/v1/models", "OpenAI's list of models", {200: documents.OpenAIModelList}),
+    _Operation("GET", "/v1/models/{model}", "One of these models", {200: documents.OpenAIModel}, parameters=("model",),
                errors=(404,)),
 )  # fmt: skip
 
@@ -114,7 +116,7 @@ OPERATIONS = (
 def openapi_document(models: Sequence[ModelChoice], *, has_tokens: bool) -> bytes:
     """Return the description of the API, with the models of this server."""
     types = [item for operation in OPERATIONS for item in (operation.body, *operation.responses.values()) if item]
-    types += [d.ErrorDocument, d.OpenAIErrorDocument]
+    types += [documents.ErrorDocument, documents.OpenAIErrorDocument]
     types = [*dict.fromkeys(item for item in types if isinstance(item, type) and issubclass(item, msgspec.Struct))]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     _name_models(schemas, models)
@@ -164,7 +166,7 @@ def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
         if status != 204 and (document is None or operation.or_stream):
             content["text/event-stream"] = {"schema": _EVENT}
         responses[str(status)] = {"description": operation.summary, **({"content": content} if content else {})}
-    error = d.OpenAIErrorDocument if operation.path.startswith("/v1/") else d.ErrorDocument
+    error = documents.OpenAIErrorDocument if operation.path.startswith("/v1/") else documents.ErrorDocument
     for status in {400, 403, 500, *operation.errors, *((401,) if has_tokens and not is_open else ())}:
         responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, "content": _json(error)})
     fields["responses"] = dict(sorted(responses.items()))
@@ -196,13 +198,13 @@ def openapi_page(document: bytes) -> Response:
         for method, item in methods.items()
     ]
     schemas = sorted(api["components"]["schemas"].items())
-    documents = [_details(name, schema.get("description", ""), schema) for name, schema in schemas]
+    shown = [_details(name, schema.get("description", ""), schema) for name, schema in schemas]
     html = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Midspan API</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
         f"<h1>Midspan API {escape(api['info']['version'])}</h1>"
         f'<p>For programs: <a href="openapi.json">openapi.json</a></p>'
-        f"<h2>Endpoints</h2>{''.join(operations)}<h2>Documents</h2>{''.join(documents)}</body></html>"
+        f"<h2>Endpoints</h2>{''.join(operations)}<h2>Documents</h2>{''.join(shown)}</body></html>"
     )
     headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return Response(html, headers=headers, media_type="text/html")

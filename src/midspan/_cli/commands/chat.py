@@ -145,8 +145,9 @@ def line_reader() -> Callable[[], str]:
 
 
 def _line_editor() -> Callable[[], str]:
-    """Return a reader with line editing and the history of earlier chats. Needs prompt_toolkit."""
+    """Return a reader with line editing, completion and the history of earlier chats. Needs prompt_toolkit."""
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -161,5 +162,8 @@ def _line_editor() -> Callable[[], str]:
         path = private_directory(state_directory()) / "chat_lines"
         path.touch(mode=0o600)
         history = FileHistory(str(path))
-    session: PromptSession[str] = PromptSession(history=history, key_bindings=keys)
+    completer = WordCompleter([*_SLASH_COMMANDS], sentence=True)
+    session: PromptSession[str] = PromptSession(
+        history=history, key_bindings=keys, completer=completer, complete_while_typing=False
+    )
     return lambda: session.prompt("> ")

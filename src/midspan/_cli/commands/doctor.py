@@ -89,3 +89,5 @@ class _Doctor:
         configured = [family for family in known if family.has_credentials(os.environ)] or known[:1]
         for family in configured:
             yield from self._runner.run(family.check())  # type: ignore[misc]  # those in `known` have one
+        others = ", ".join(family.name for family in known if family not in configured)
+        yield HealthCheck("note", f"not configured: {others}; midspan keys set NAME stores a key")
