@@ -133,6 +133,7 @@ def test_doctor_checks_the_key_and_never_shows_it(tmp_path: Path) -> None:
     assert without.code == 0
     assert "offline model answers" in without.out
     assert "neither GOOGLE_API_KEY nor GEMINI_API_KEY is set" in " ".join(without.out.split())
+    assert f"{record.url} can be reached; no request was sent" in " ".join(without.out.split())
     assert "not configured: anthropic, openai, " in without.out
     assert "midspan keys set NAME stores a key" in " ".join(without.out.split())
     assert (well.code, "accepts the key" in well.out) == (0, True)

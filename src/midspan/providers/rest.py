@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
+from midspan._http.messages import DEFAULT_PORTS, HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -195,3 +195,19 @@ class RestClient:
 
 def _last_items(reader: Reader) -> list[Any]:
     return list(reader.end())
+
+
+def can_connect(url: str, timeout: float) -> bool:
+    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
+    import socket
+    from urllib.parse import urlsplit
+
+    from midspan._http.routes import proxy_for
+
+    try:
+        parts = urlsplit(proxy_for(url) or url)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
+        with socket.create_connection((parts.hostname or "", port), timeout):
+            return True
+    except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError
+        return False

@@ -68,7 +68,10 @@ def test_models_of_vertex_are_those_of_its_publisher(server: Recorder, monkeypat
 
 
 def test_check_without_a_key_sends_nothing(server: Recorder) -> None:
-    assert checks() == [("note", "neither GOOGLE_API_KEY nor GEMINI_API_KEY is set")]
+    assert checks() == [
+        ("note", "neither GOOGLE_API_KEY nor GEMINI_API_KEY is set"),
+        ("note", f"{server.url} can be reached; no request was sent without a key"),
+    ]
     assert server.seen == []
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # The functions import what they need: registering the family costs nothing.
 
 _GENERATE = "generateContent"
+_CHECK_TIMEOUT = 5.0
 
 
 def _make(model: str = DEFAULT_MODEL) -> "Gemini":
@@ -54,16 +55,21 @@ async def _list_models(**connection: Any) -> list[str]:
 
 async def _check() -> Sequence[HealthCheck]:
     """Check whether there are credentials, without showing them, and whether the API accepts them."""
+    import asyncio
+
     from midspan._http.messages import origin_of
     from midspan._http.retry import RetryPolicy
     from midspan.providers.gemini.api import endpoint
+    from midspan.providers.rest import can_connect
 
     try:
         address = endpoint().base_url
     except ConfigError as error:
         return [HealthCheck("problem", str(error))]
     if not _is_configured(os.environ):
-        return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")]
+        is_reached = await asyncio.to_thread(can_connect, address, _CHECK_TIMEOUT)
+        reached = f"{address} {'can' if is_reached else 'cannot'} be reached; no request was sent without a key"
+        return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set"), HealthCheck("note", reached)]
     keys = " and in ".join(name for name in KEY_VARIABLES if os.environ.get(name, "").strip())
     source = f"found a key in {keys}" if keys else "the environment selects Vertex"
     list_once = partial(_list_models, retry=RetryPolicy(max_attempts=1))
