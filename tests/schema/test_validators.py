@@ -266,7 +266,9 @@ class Opaque:
 def test_an_error_of_pydantic_when_a_tool_is_made_is_a_schema_error(hint: Any) -> None:
     def take(value: hint) -> None: ...
 
-    with pytest.raises(SchemaError, match=r"parameter 'value' of take: pydantic has no JSON Schema for it: .+"):
+    with pytest.raises(
+        SchemaError, match=r"parameter 'value' of take: pydantic has no JSON Schema for it: .*(pydantic-core|defined)"
+    ):
         tool(take)
 
 
