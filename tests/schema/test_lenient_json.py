@@ -50,6 +50,7 @@ def test_truncated_text_is_never_completed(value: dict[str, Any], data: st.DataO
         (r"{'a': 'it\'s', 'b': 'x\u00e9\n'}", {"a": "it's", "b": "xé\n"}),
         (r'{"a": "it\'s", "b": "\ud83d\ude00",}', {"a": "it's", "b": "😀"}),
         ("[[],[1],'x',]", [[], [1], "x"]),
+        ("{a:1,'b':'x',}", {"a": 1, "b": "x"}),
     ],
 )
 def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any) -> None:

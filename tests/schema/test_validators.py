@@ -276,3 +276,14 @@ def test_a_text_beside_a_validator_is_the_description() -> None:
     def read(path: Annotated[SAFE, "The file."]) -> str: ...
 
     assert signature_of(read).parameters["properties"]["path"] == {"type": "string", "description": "The file."}
+
+
+def test_only_limits_that_json_schema_cannot_express_need_pydantic() -> None:
+    def limited(days: Annotated[int, annotated_types.Ge(1)]) -> int:
+        return days
+
+    def stripped(text: Annotated[str, pydantic.StringConstraints(min_length=1, strip_whitespace=True)]) -> str:
+        return text
+
+    assert signature_of(limited).bind.takes_json
+    assert run(stripped, text=" a ").value == "a"
