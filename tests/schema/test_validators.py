@@ -279,8 +279,10 @@ def test_a_text_beside_a_validator_is_the_description() -> None:
 
 
 def test_only_limits_that_json_schema_cannot_express_need_pydantic() -> None:
-    def limited(days: Annotated[int, annotated_types.Ge(1)]) -> int:
-        return days
+    def limited(
+        days: Annotated[int, annotated_types.Ge(1)], name: Annotated[str, pydantic.StringConstraints(min_length=1)]
+    ) -> str:
+        return name * days
 
     def stripped(text: Annotated[str, pydantic.StringConstraints(min_length=1, strip_whitespace=True)]) -> str:
         return text
