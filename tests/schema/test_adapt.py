@@ -256,6 +256,8 @@ def test_alternative_required_properties_become_a_description() -> None:
         "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
     }
     assert parameter(schema)["description"] == "(needs a, or b)"
+    schema["anyOf"] = [{"type": "object", "title": "A", "description": "A.", "required": ["a"]}, {"required": ["b"]}]
+    assert parameter(schema)["description"] == "(needs a, or b)"
 
 
 def test_required_properties_are_declared() -> None:
@@ -391,6 +393,138 @@ def test_constraints_that_the_dialect_lacks_become_descriptions() -> None:
             "c": {"type": "STRING"},
         },
         "description": "(conditions apply)",
+    }
+
+
+INTEGER = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "openapi", "json_schema"),
+    [
+        (
+            {"type": "object", "default": {"a": 1}},
+            {"type": "OBJECT", "description": '(default {"a": 1})'},
+            {"type": "object", "description": '(default {"a": 1})'},
+        ),
+        (
+            {"anyOf": [INTEGER, {"type": "string"}], "default": 3},
+            {"anyOf": [{"type": "INTEGER", "description": "(default 3)"}, {"type": "STRING"}]},
+            {"anyOf": [INTEGER, {"type": "string"}], "description": "(default 3)"},
+        ),
+        (
+            {"type": "string", "examples": ["a", "b", "c", "d"], "example": "e"},
+            {"type": "STRING", "description": '(for example "a", "b", "c")'},
+            {"type": "string", "description": '(for example "a", "b", "c")'},
+        ),
+        (
+            {"type": "string", "example": "e"},
+            {"type": "STRING", "description": '(for example "e")'},
+            {"type": "string", "description": '(for example "e")'},
+        ),
+        (
+            {"enum": [1, 2.5]},
+            {"type": "NUMBER", "description": "(one of 2.5, 1)"},
+            {"type": "number", "enum": [2.5, 1]},
+        ),
+        (
+            {"enum": list(range(21))},
+            {"type": "INTEGER", "description": f"(one of {', '.join(map(str, range(20)))})"},
+            {"type": "integer", "enum": list(range(21))},
+        ),
+        ({"type": "string", "allOf": [True]}, {"type": "STRING"}, {"type": "string"}),
+        (
+            {"anyOf": [False, INTEGER, {"type": "string"}]},
+            {"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]},
+            {"anyOf": [INTEGER, {"type": "string"}]},
+        ),
+        (
+            {"type": "object", "additionalProperties": INTEGER, "allOf": [{"title": "x"}]},
+            {"type": "OBJECT", "description": '(other properties fit {"type": "integer"})'},
+            {"type": "object", "additionalProperties": INTEGER},
+        ),
+        (
+            {"type": "object", "additionalProperties": False, "allOf": [{"additionalProperties": INTEGER}]},
+            {"type": "OBJECT"},
+            {"type": "object", "additionalProperties": False},
+        ),
+        (
+            {
+                "anyOf": [{"type": "object", "properties": {"a": INTEGER}}],
+                "oneOf": [{"properties": {"b": INTEGER}}, {"properties": {"c": INTEGER}}, {"type": "string"}],
+            },
+            {
+                "anyOf": [
+                    {"type": "OBJECT", "properties": {"a": {"type": "INTEGER"}, name: {"type": "INTEGER"}}}
+                    for name in ("b", "c")
+                ]
+            },
+            {"anyOf": [{"type": "object", "properties": {"a": INTEGER, name: INTEGER}} for name in ("b", "c")]},
+        ),
+    ],
+)
+def test_annotations_and_alternatives_are_adapted_with_what_holds_beside_them(
+    schema: Schema, openapi: Schema, json_schema: Schema
+) -> None:
+    assert parameter(schema) == openapi
+    assert parameter(schema, GEMINI_JSON_SCHEMA) == json_schema
+
+
+def test_the_only_alternative_that_is_an_object_is_the_object() -> None:
+    variant = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"], "additionalProperties": False}
+    assert adapt_schema({"anyOf": [variant, {"type": "string"}]}, GEMINI_JSON_SCHEMA).schema == variant
+
+
+def test_a_property_of_several_alternatives_has_all_their_types() -> None:
+    closed = [
+        {"properties": {"a": INTEGER}, "additionalProperties": False},
+        {"properties": {"a": {"type": "string"}, "b": False}, "additionalProperties": False},
+    ]
+    assert adapt_schema({"oneOf": closed}, GEMINI_JSON_SCHEMA).schema == {
+        "type": "object",
+        "properties": {"a": {"anyOf": [INTEGER, {"type": "string"}]}},
+        "additionalProperties": False,
+    }
+    variants = [{"properties": {"c": INTEGER}}, *closed]
+    assert "additionalProperties" not in adapt_schema({"oneOf": variants}, GEMINI_JSON_SCHEMA).schema
+    properties = adapt_schema({"oneOf": variants}, GEMINI_PARAMETERS).schema["properties"]
+    assert list(properties) == ["c", "a", "b"]
+    assert properties["c"] == {"type": "INTEGER"}
+    assert [branch["type"] for branch in properties["a"]["anyOf"]][:2] == ["INTEGER", "STRING"]
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda inner: {"type": "object", "properties": {"p": inner}},
+        lambda inner: {"type": "object", "additionalProperties": inner},
+        lambda inner: {"type": "array", "items": inner},
+        lambda inner: {"type": "array", "prefixItems": [inner]},
+    ],
+)
+def test_schemas_below_the_greatest_depth_accept_any_value(nest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._schema.adapt._MAX_DEPTH", 3)
+    assert "integer" in str(parameter(nest(nest(INTEGER)), GEMINI_JSON_SCHEMA))
+    assert "integer" not in str(parameter(nest(nest(nest(INTEGER))), GEMINI_JSON_SCHEMA))
+    union = {"anyOf": [nest(INTEGER), {"type": "string"}]}
+    assert "integer" in str(parameter(union, GEMINI_JSON_SCHEMA))
+    assert "integer" not in str(parameter(nest(union), GEMINI_JSON_SCHEMA))
+
+
+def test_optional_properties_beyond_the_greatest_number_of_schemas_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("midspan._schema.adapt._MAX_NODES", 4)
+    schema = {"properties": dict.fromkeys("abcdef", INTEGER), "required": ["f"], "additionalProperties": False}
+    assert adapt_schema(schema, GEMINI_JSON_SCHEMA).schema == {
+        "type": "object",
+        "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER, "d": {}, "f": {}},
+        "required": ["f"],
+    }
+    array = {"type": "array"}
+    assert adapt_schema({"properties": {"a": array, "b": INTEGER}}, GEMINI_JSON_SCHEMA).schema["properties"] == {
+        "a": {"type": "array", "items": {}},
+        "b": INTEGER,
     }
 
 

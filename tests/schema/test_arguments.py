@@ -592,12 +592,19 @@ def test_parts_are_coerced_although_the_value_fits_no_alternative_but_null() -> 
         ({"enum": ["a", "ü"]}, 'one of "a", "ü"'),
         ({"anyOf": [STRING, STRING, INTEGER]}, "string or integer"),
         ({"$ref": "#/$defs/number"}, "number"),
+        ({"$ref": "#/$defs/1"}, "number"),
+        ({"type": "array", "items": {"type": "array", "items": INTEGERS}}, "array of array of array"),
+        ({"anyOf": [{"type": "array", "items": INTEGERS}]}, "array of array"),
+        ({"anyOf": [STRING, INTEGER], "oneOf": [STRING, {"type": "null"}]}, "string or integer"),
     ],
 )
 def test_a_missing_property_is_described_by_its_schema(missing: Schema, expected: str) -> None:
-    schema = {"properties": {"a": missing}, "required": ["a"], "$defs": {"number": {"type": "number"}}}
+    chain = {str(index): {"$ref": f"#/$defs/{index + 1}"} for index in range(8)}
+    definitions = {"number": {"type": "number"}, **chain, "8": {"type": "number"}}
+    schema = {"properties": {"a": missing}, "required": ["a"], "$defs": definitions}
     assert find_problems({}, schema) == [Problem(("a",), f"is required but missing; expected {expected}")]
-    assert find_problems({}, {"required": ["a"]}) == [Problem(("a",), "is required but missing")]
+    for unknown in ({"required": ["a"]}, {**schema, "properties": {"a": {"$ref": "#/$defs/0"}}}):
+        assert find_problems({}, unknown) == [Problem(("a",), "is required but missing")]
 
 
 def test_at_most_twenty_problems_and_twelve_choices_are_listed() -> None:
@@ -616,3 +623,80 @@ def test_long_values_are_cut_in_messages() -> None:
 
 def test_a_boolean_is_an_option_in_another_case() -> None:
     assert prepared(True, {"type": "string", "enum": ["True", "False"]}).arguments == {"a": "True"}
+
+
+def nullable(**properties: Schema) -> Schema:
+    return {"anyOf": [{"type": "object", "properties": properties}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "depth", "expected"),
+    [
+        ({"b": "5"}, {"properties": {"b": INTEGER}}, 2, {"b": 5}),
+        (["5"], INTEGERS, 2, [5]),
+        ("5", INTEGERS, 3, [5]),
+        ({"n": 5.0}, nullable(n=INTEGER), 3, {"n": 5}),
+        ({"n": "5"}, nullable(n=INTEGER), 3, {"n": 5}),
+        ({"n": "5", "m": "x"}, nullable(n=INTEGER, m=INTEGER), 3, {"n": 5, "m": "x"}),
+    ],
+)
+def test_values_below_the_greatest_depth_are_not_coerced(
+    given: Any, schema: Schema, depth: int, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, result in ((depth, expected), (depth - 1, given)):
+        monkeypatch.setattr("midspan._schema.arguments._MAX_DEPTH", limit)
+        assert repr(prepared(given, schema).arguments["a"]) == repr(result)
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "attempts", "expected"),
+    [
+        (["1", "2", "3"], INTEGERS, 3, [1, 2, "3"]),
+        ("7", {"anyOf": [INTEGER, {"type": "boolean"}]}, 4, 7),
+        ("7", {"anyOf": [INTEGER, {"type": "boolean"}]}, 3, "7"),
+    ],
+)
+def test_a_value_that_takes_too_many_attempts_is_left_as_it_is(
+    given: Any, schema: Schema, attempts: int, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midspan._schema.arguments._MAX_ATTEMPTS", attempts)
+    assert prepared(given, schema).arguments == {"a": expected}
+
+
+def test_if_the_list_of_problems_takes_too_much_work_only_the_first_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("midspan._schema.arguments._MAX_WORK", 3)
+    assert len(find_problems(["x", "y"], INTEGERS)) == 2
+    assert find_problems([1, "x", "y"], INTEGERS) == [Problem((1,), 'does not fit: expected integer, got "x"')]
+    rows = {"properties": {"a": {"items": {"properties": {"b": {"minimum": 3}}}}}}
+    assert find_problems({"c": 0, "a": [{}, {"b": 1}]}, rows) == [
+        Problem(("a", 1, "b"), "does not fit: expected another value, got 1")
+    ]
+
+
+def test_an_error_about_a_value_that_is_not_json_is_cut() -> None:
+    (problem,) = find_problems(type("X" * 400, (), {})(), INTEGER)
+    assert len(problem.message) == 300
+
+
+def test_a_value_that_is_not_json_fits_no_alternative() -> None:
+    union = {"anyOf": [{"properties": {"k": STRING, "n": INTEGER}}, {"properties": {"k": STRING}, "required": ["m"]}]}
+    assert prepared({"k": {1}, "n": "5"}, union).changes == ()
+
+
+def test_a_schema_nested_too_deeply_is_an_error() -> None:
+    schema: Schema = {"type": "string"}
+    for _ in range(129):
+        schema = {"items": schema}
+    with pytest.raises(SchemaError, match="nested more than 128 levels deep"):
+        SchemaValidator(schema)
+    assert SchemaValidator(schema["items"]["items"])
+
+
+def test_the_most_similar_name_is_suggested_up_to_a_length() -> None:
+    for size, is_suggested in ((120, True), (121, False)):
+        schema = {"properties": {"x" * (size - 1) + "y": {}}, "additionalProperties": False}
+        assert ("did you mean" in str(find_problems({"x" * size: 1}, schema)[0])) is is_suggested
+    schema = {"properties": {"x" * 121: {}}, "additionalProperties": False}
+    assert "did you mean" not in str(find_problems({"x" * 120: 1}, schema)[0])

@@ -9,6 +9,7 @@ import decimal
 import enum
 import fractions
 import io
+import os
 import pathlib
 import re
 import sys
@@ -1161,3 +1162,63 @@ def test_a_binding_rejects_values_that_were_not_validated(hint, value, words):
     with pytest.raises(ArgumentError) as caught:
         signature_of(take).bind({"thing": value})
     assert words in str(caught.value)
+
+
+@dataclass
+class Options:
+    size: int = 1
+
+
+class Folder(os.PathLike[str]):
+    def __fspath__(self) -> str:
+        return "folder"
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass
+class Box(Generic[T_co]):
+    content: T_co
+
+
+def test_a_record_in_a_union_rejects_what_is_not_an_object():
+    def take(thing: Options | list[int]): ...
+
+    assert signature_of(take).bind({"thing": [1]})[1] == {"thing": [1]}
+    assert signature_of(take).bind({"thing": {}})[1] == {"thing": Options()}
+
+
+def test_keys_may_be_members_of_an_enum_of_numbers():
+    def take(names: dict[Level, str]): ...
+
+    signature = signature_of(take)
+    assert signature.parameters["properties"]["names"]["propertyNames"] == {"enum": ["1", "2"]}
+    assert signature.bind({"names": {"1": "a"}})[1] == {"names": {Level.LOW: "a"}}
+
+
+def test_a_path_of_another_kind_is_an_error():
+    def take(folder: Folder): ...
+
+    with pytest.raises(SchemaError, match="Folder is not JSON serializable"):
+        signature_of(take)
+
+
+def test_a_generic_record_without_arguments_has_fields_of_any_type():
+    def take(box: Box): ...
+
+    assert signature_of(take).parameters["properties"]["box"]["properties"] == {"content": {}}
+    assert signature_of(take).bind({"box": {"content": "x"}})[1] == {"box": Box("x")}
+
+
+def test_records_of_the_same_name_are_numbered():
+    first, second, third = (dataclasses.make_dataclass("Point", [(name, int)]) for name in "xyz")
+
+    def take(a: list[first], b: list[second], c: list[third], d: first, e: second, f: third): ...
+
+    definitions = signature_of(take).parameters["$defs"]
+    assert {name: list(schema["properties"]) for name, schema in definitions.items()} == {
+        "Point": ["x"],
+        "Point2": ["y"],
+        "Point3": ["z"],
+    }

@@ -50,6 +50,7 @@ def test_truncated_text_is_never_completed(value: dict[str, Any], data: st.DataO
         (r"{'a': 'it\'s', 'b': 'x\u00e9\n'}", {"a": "it's", "b": "xé\n"}),
         (r'{"a": "it\'s", "b": "\ud83d\ude00",}', {"a": "it's", "b": "😀"}),
         ("[[],[1],'x',]", [[], [1], "x"]),
+        ("{a:1,'b':'x',}", {"a": 1, "b": "x"}),
     ],
 )
 def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any) -> None:
@@ -130,7 +131,7 @@ def test_a_value_that_may_go_on_is_incomplete(text: str) -> None:
         LenientJsonParser(text).value()
 
 
-@pytest.mark.parametrize("text", ["%", "[%]", "yes ", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "1 2"])
+@pytest.mark.parametrize("text", ["%", "yes ", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "(1, 2)", "1 2"])
 def test_text_that_is_not_a_value_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJson):
         loads(text)
@@ -140,9 +141,32 @@ def test_python_values_are_parsed_as_python_writes_them() -> None:
     def parse(text: str) -> Any:
         return LenientJsonParser(text + " ", python=True).value()
 
+    assert LenientJsonParser("'a'", python=True).value() == "a"
+    with pytest.raises(IncompleteJson):
+        LenientJsonParser("''", python=True).value()
+    assert parse("True") is True
     assert parse("(1,)") == [1]
     assert parse("()") == []
     assert parse(r"'\x41\u0042\U00000043\d\/'") == r"ABC\d\/"
     for text in ("(1)", r"'\1'", r"'\N'"):
         with pytest.raises(InvalidJson):
             parse(text)
+
+
+def test_lists_may_be_nested_a_hundred_levels_deep() -> None:
+    deep = "[" * 99 + "]" * 99
+    assert json.dumps(loads(f"[{'[],' * 9}{deep}]")) == json.dumps([*([[]] * 9), json.loads(deep)])
+    with pytest.raises(InvalidJson, match="100 levels"):
+        loads(f"[{'[],' * 9}[{deep}]]")
+
+
+def test_an_error_quotes_what_stands_before_it() -> None:
+    for text, message in (
+        ("[%]", 'expected a value; strings need double quotes, found "%" after "["'),
+        ("[" + "1," * 10 + "%]", 'expected a value; strings need double quotes, found "%" after "' + "1," * 10 + '"'),
+        ('"\\u12"', "the escape \\u in a string can be read in two ways"),
+        ('"\\x41"', "the escape \\x41 in a string can be read in two ways"),
+    ):
+        with pytest.raises(InvalidJson) as caught:
+            loads(text)
+        assert str(caught.value) == caught.value.problem == message

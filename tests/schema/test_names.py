@@ -87,3 +87,9 @@ def test_no_property_is_lost_if_the_model_gives_it_under_both_names() -> None:
 def test_arguments_are_the_same_object_if_nothing_was_renamed() -> None:
     given = {"a": 1}
     assert adapt_schema({"properties": {"a": {}}}, GEMINI_PARAMETERS).restore_names(given) is given
+
+
+def test_names_of_the_greatest_length_stay_and_two_invalid_ones_are_kept_apart() -> None:
+    names = valid_names(["x" * 64, "a b", "a:b"], GEMINI_PARAMETERS.functions)
+    assert (names["x" * 64], names["a b"]) == ("x" * 64, "a_b")
+    assert names["a:b"].startswith("a_b_")

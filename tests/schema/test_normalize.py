@@ -33,6 +33,8 @@ from midspan.errors import SchemaError
         (["str", "null"], {"type": ["string", "null"]}),
         (["string", None], {"type": ["string", "null"]}),
         (6, {"type": "object"}),
+        (0, {}),
+        (7, {"type": "null"}),
     ],
 )
 def test_type_names_of_other_languages_are_accepted(word: Any, meant: dict[str, Any]) -> None:
@@ -93,6 +95,11 @@ def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], mean
             {"type": ["string", "null"], "enum": ["a", None]},
         ),
         ({"properties": {"a": {"type": "str", "required": True}}}, {"properties": {"a": {"type": "string"}}}),
+        (
+            {"description": "d", "minimum": 1, "nullable": True},
+            {"description": "d", "anyOf": [{"minimum": 1}, {"type": "null"}]},
+        ),
+        ({"description": "d", "nullable": True}, {"description": "d"}),
         ({"properties": []}, {"properties": {}}),
         ({"minLength": 3.0, "maxLength": 5.0}, {"minLength": 3, "maxLength": 5}),
         ({"required": None, "items": None, "enum": []}, {}),
@@ -143,3 +150,16 @@ def test_references_by_name_anchor_and_own_id_are_kept() -> None:
         "anyOf": [{"$ref": "#here"}, {"$ref": "#/$defs/a"}, {"$ref": "https://example.com/root#/$defs/a"}],
     }
     assert normalize(schema)["anyOf"] == schema["anyOf"]
+
+
+def test_a_boolean_as_the_whole_schema_is_an_object() -> None:
+    assert normalize(True) == {}
+    assert normalize(False) == {"not": {}}
+
+
+def test_a_schema_nested_too_deeply_is_an_error() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(2_000):
+        schema = {"items": schema}
+    with pytest.raises(SchemaError, match="nested more than 128 levels deep"):
+        normalize(schema)

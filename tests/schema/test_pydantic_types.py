@@ -239,3 +239,11 @@ def test_a_limit_of_pydantic_does_not_change_how_the_type_is_read():
     signature = signature_of(run)
     assert signature.parameters["properties"]["steps"]["items"]["additionalProperties"] is False
     assert signature.parameters["properties"]["data"]["contentEncoding"] == "base64"
+
+
+def test_a_dataclass_of_pydantic_becomes_json_under_its_aliases() -> None:
+    @pydantic.dataclasses.dataclass
+    class Place:
+        name: str = pydantic.Field(alias="the name")
+
+    assert to_jsonable(Place(**{"the name": "Oslo"})) == {"the name": "Oslo"}

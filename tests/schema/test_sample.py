@@ -32,6 +32,8 @@ def required(**properties: Any) -> dict[str, Any]:
         ({"a": {"type": "object", "properties": {"b": {"type": "string"}}}}, {"a": {"b": "text"}}),
         ({"a": {"$ref": "#/$defs/tree"}}, {"a": {"kids": [{}]}}),
         ({"a": {"type": "integer"}}, {"a": 1}),
+        ({"a": True}, {"a": "text"}),
+        ({"a": {"type": "object", "properties": {"b": {"const": 1}, "c": {"const": 2}}}}, {"a": {"b": 1}}),
         ({"a": {"anyOf": [{"type": "null"}]}}, {"a": None}),
         ({"a": {"allOf": [{"type": "array"}, {"items": {"const": 5}}]}}, {"a": [5]}),
         (
@@ -67,3 +69,25 @@ def test_a_sample_is_small_whatever_the_schema_asks_for(schema: dict[str, Any]) 
     tree = {"type": "object", "properties": {kid: {"$ref": "#/$defs/tree"} for kid in kids}, "required": kids}
     tool = {"type": "object", "properties": {"a": schema}, "required": ["a"], "$defs": {"tree": tree}}
     assert len(repr(sample_object(normalize_tree(tool).root))) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "sample"),
+    [
+        ({"a": required(b=required(c={"type": "boolean"}))}, {"a": {"b": {"c": None}}}),
+        ({"a": {"anyOf": [required(b={"type": "boolean"}), {"type": "string"}]}}, {"a": {"b": None}}),
+        ({"a": {"anyOf": [{"type": "boolean"}, {"type": "string"}]}}, {"a": True}),
+        ({"a": {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}}}, {"a": [[None]]}),
+    ],
+)
+def test_values_below_the_greatest_depth_are_null(
+    properties: dict[str, Any], sample: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midspan._schema.sample._MAX_DEPTH", 2)
+    assert sample_object(normalize_tree(required(**properties)).root) == sample
+
+
+def test_values_beyond_the_greatest_number_are_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._schema.sample._MAX_VALUES", 2)
+    schema = required(a={"type": "integer"}, b={"type": "integer"}, c={"type": "integer"})
+    assert sample_object(normalize_tree(schema).root) == {"a": 1, "b": 1, "c": None}

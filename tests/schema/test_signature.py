@@ -968,7 +968,15 @@ def test_importing_and_plain_functions_load_no_parser_no_validator_and_no_pydant
 
 @pytest.mark.parametrize(
     ("hint", "needs"),
-    [(Context[Deps], True), (Context[Deps | None], False), (Context[Any], False), (Context[Deps] | None, False)],
+    [
+        (Context[Deps], True),
+        (Context[Deps | None], False),
+        (Context[Any], False),
+        (Context[Deps] | None, False),
+        (RunContext[Deps], True),
+        (RunContext[Deps | None], False),
+        (RunContext[Any], False),
+    ],
     ids=str,
 )
 def test_a_context_is_needed_unless_its_type_allows_none(hint, needs):
@@ -985,7 +993,10 @@ def test_a_context_with_a_default_is_not_needed():
 
 def test_only_functions_that_take_their_arguments_as_they_are_need_no_binding():
     def plain(city: str, *, days: int = 3, tags: Literal["a"] | None = None) -> None: ...
+    def limited(days: Annotated[int, msgspec.Meta(ge=1)], note: Annotated[str, "A note."]) -> None: ...
     def number(price: float) -> None: ...
+    def union(when: datetime.date | str) -> None: ...
+    def mixed(city: str, when: datetime.date) -> None: ...
     def items(tags: list[str]) -> None: ...
     def choice(share: Literal[1, 2]) -> None: ...
     def positional(city: str, /) -> None: ...
@@ -993,9 +1004,10 @@ def test_only_functions_that_take_their_arguments_as_they_are_need_no_binding():
     def keywords(**labels: str) -> None: ...
     def context(city: str, deps: Context[int]) -> None: ...
 
-    functions = (plain, number, items, choice, positional, variadic, keywords, context)
+    functions = (plain, limited, number, union, mixed, items, choice, positional, variadic, keywords, context)
     assert [function.__name__ for function in functions if signature_of(function).bind.takes_json] == [
         "plain",
+        "limited",
         "choice",
     ]
 
@@ -1006,3 +1018,11 @@ def test_further_arguments_may_be_optional_values():
 
     args, kwargs = signature_of(take).bind({"values": [1, None], "a": None, "b": "x"})
     assert take(*args, **kwargs) == [(1, None), {"a": None, "b": "x"}]
+
+
+def test_further_arguments_may_be_arrays():
+    def take(*rows: list[int], **columns: list[int]) -> list[Any]:
+        return [rows, columns]
+
+    args, kwargs = signature_of(take).bind({"rows": [[1], [2]], "a": [3]})
+    assert take(*args, **kwargs) == [([1], [2]), {"a": [3]}]

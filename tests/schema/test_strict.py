@@ -5,10 +5,11 @@ from typing import Any
 import jsonschema_rs
 from msgspec.structs import replace
 
-from midspan._schema.adapt import adapt_schema
+from midspan._schema.adapt import adapt_schema, adapt_spec
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.dialect import SchemaDialect
 from midspan._schema.tree import TYPES
+from midspan._types.specs import ToolSpec
 
 STRICT = SchemaDialect(
     name="strict",
@@ -135,3 +136,29 @@ def test_a_reference_to_the_whole_schema_and_equal_names_are_kept_apart() -> Non
     assert validator.is_valid({"a": {"b": "text", "a": {"c": 1}}})
     assert not validator.is_valid({"a": {"b": 1}})
     assert not validator.is_valid({"c": "text"})
+
+
+def test_a_tool_is_strict_if_its_schema_is_unless_it_says_otherwise() -> None:
+    for strict, expected in ((None, True), (False, False), (True, True)):
+        assert adapt_spec(ToolSpec("f", "", SCHEMA, strict=strict), STRICT)[0].strict is expected
+
+
+def test_properties_that_accept_null_already_stay_as_they_are() -> None:
+    null = {"type": "null"}
+    properties = {
+        "a": {"type": ["string", "null"]},
+        "b": {"anyOf": [{"type": "string"}, {"type": "integer"}, null]},
+        "c": {"type": "string", "default": "x"},
+    }
+    assert adapt_schema({"type": "object", "properties": properties}, STRICT).schema["properties"] == {
+        "a": {"type": ["string", "null"]},
+        "b": {"anyOf": [{"type": "string"}, {"type": "integer"}, null]},
+        "c": {"type": ["string", "null"], "description": '(default "x")'},
+    }
+
+
+def test_a_definition_is_named_after_the_last_step_of_its_reference() -> None:
+    schema = {"properties": {"a": {"$ref": "#/x-types/n"}}, "x-types": {"n": {"type": "integer"}}}
+    adapted = adapt_schema(schema, CLOSED).schema
+    assert adapted["properties"] == {"a": {"$ref": "#/$defs/n"}}
+    assert adapted["$defs"] == {"n": {"type": "integer"}}

@@ -1,5 +1,6 @@
 """Convert a JSON Schema to the form that a model family accepts. Other constraints move to the description."""
 
+import math
 from typing import Any
 
 from msgspec.structs import replace
@@ -60,11 +61,11 @@ class _Adapter:
         """The targets of references that are kept, by their names in `$defs`."""
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self._parameters(root) if arguments else self._inlined(root, (), 0)
+        result = self._parameters(root) if arguments else self._inlined(root)
         definitions = {}
         while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
             for name, node in missing:
-                definitions[name] = self.schema(node, (), 1)
+                definitions[name] = self.schema(node)
         return {**result, "$defs": definitions} if definitions else result
 
     def _parameters(self, root: SchemaNode) -> Schema:
@@ -78,16 +79,16 @@ class _Adapter:
             if objects:
                 _merge_objects(merged, objects)
         merged.types, merged.enum, merged.unions = frozenset({"object"}), None, []
-        return self._emit(merged, 0)
+        return self._emit(merged)
 
-    def schema(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
+    def schema(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
         if depth > _MAX_DEPTH:
             return self._anything()
         if self._dialect.references and node.target is not None and not node.schema.keys() - _ALLOWED_WITH_REF:
             return self._reference(node, node.target)
         return self._inlined(node, ref_stack, depth)
 
-    def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
+    def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
         # A schema that no value fits is widened to any value.
         return self._emit(self._merged(node, ref_stack) or MergedSchema(), depth)
 
@@ -133,7 +134,7 @@ class _Adapter:
 
     # Output
 
-    def _emit(self, merged: MergedSchema, depth: int) -> Schema:
+    def _emit(self, merged: MergedSchema, depth: int = 0) -> Schema:
         return self._annotate(self._join(self._branches(merged, depth)), merged)
 
     def _branches(self, merged: MergedSchema, depth: int) -> list[Schema]:
@@ -236,10 +237,11 @@ class _Adapter:
 
     def _array(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
         size = len(merged.prefix)
-        is_closed = merged.items.always is False or merged.bounds.get("maxItems", size + 1) <= size
-        if is_closed and merged.bounds.get("maxItems", size) >= size:
-            merged.bounds = {**merged.bounds, "maxItems": size}
-        rest = ANYTHING if merged.items.always is False else merged.items
+        limit = min(merged.bounds.get("maxItems", math.inf), size if merged.items.always is False else math.inf)
+        is_closed = limit <= size
+        if is_closed:
+            merged.bounds = {**merged.bounds, "maxItems": limit}
+        rest = merged.items
         if merged.prefix and "prefixItems" in self._dialect.keywords:
             schema["prefixItems"] = [self.schema(item, merged.ref_stack, depth + 1) for item in merged.prefix]
         elif merged.prefix:
@@ -311,8 +313,9 @@ def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
         alternatives = [variant.properties.get(name, variant.additional) for variant in variants]
         possible = [prop for prop in alternatives if prop.always is not False]
         possible.sort(key=lambda prop: prop.always is True)
-        combined = SchemaNode.combine("anyOf", possible) if len(possible) > 1 else (*possible, SchemaNode(False))[0]
-        merged.properties[name] = all_of(merged.properties.get(name, ANYTHING), combined)
+        if possible:
+            combined = SchemaNode.combine("anyOf", possible)
+            merged.properties[name] = all_of(merged.properties.get(name, ANYTHING), combined)
     shared = [name for name in variants[0].required if all(name in variant.required for variant in variants)]
     merged.required = list(dict.fromkeys([*merged.required, *shared]))
     if all(variant.additional.always is False for variant in variants):

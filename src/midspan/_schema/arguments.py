@@ -87,10 +87,10 @@ class SchemaValidator:
             self.cost = self.tree.validation_cost()
             self.validator = jsonschema_rs.validator_for(schema, **self._options)
             patterns = (node.schema.get("pattern") for node in self.tree.nodes)
-            if isinstance(schema, dict) and any(map(takes_quadratic_time, patterns)):
-                if re.search("draft-0[46]", str(schema.get("$schema"))):  # they have no `if`
+            if any(map(takes_quadratic_time, patterns)):
+                if re.search("draft-0[46]", str(self.root.schema.get("$schema"))):  # they have no `if`
                     raise ValueError("a pattern takes quadratic time; begin it with ^")
-                self.schema = _limit_searches(schema)
+                self.schema = _limit_searches(self.root.schema)
                 self.tree = SchemaTree(self.schema)
                 self.root = self.tree.root
                 self.validator = jsonschema_rs.validator_for(self.schema, **self._options)
@@ -153,7 +153,7 @@ class SchemaValidator:
         """
         is_valid = self.validator.is_valid
         schemas, coercer = self.root.conjuncts, _Coercer(self)
-        missing = (coercer.missing({}, schema, (), 0) for schema in reversed(schemas))
+        missing = (coercer.missing({}, schema) for schema in reversed(schemas))
         defaults = {name: default for inner in missing for name, default in inner.items()}
         has_unions = any(schema.unions for schema in schemas)
         if self.cost.needs_measuring or has_unions or _has_changeable(defaults.values()):
@@ -268,7 +268,7 @@ class _Coercer(Struct):
         is_same = result.keys() == value.keys() and all(map(operator.is_, result.values(), value.values()))
         return value if is_same else result
 
-    def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
+    def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps = (), depth: int = 0) -> dict[str, Any]:
         """Return the defaults of absent properties, except those (often null) that do not fit their own schema."""
         missing = {}
         for name, prop in node.properties.items():

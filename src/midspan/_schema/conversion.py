@@ -45,7 +45,6 @@ class ConversionError(Exception):
     """A value cannot be converted, for these reasons."""
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__(*problems)
         self.problems = problems
 
     @classmethod
@@ -89,13 +88,13 @@ def argument_error(problems: Sequence[Problem]) -> ArgumentError:
     return ArgumentError("", "\n".join(map(str, problems[:MAX_PROBLEMS])))
 
 
-def convert_parts(parts: Iterable[tuple[str | int, Any, Any]]) -> list[Any]:
-    """Convert the parts of a value, each with its step and its TypeSchema. Raises all problems at once."""
-    converted = []
+def convert_parts(parts: Iterable[tuple[Any, Any, Any]]) -> dict[Any, Any]:
+    """Convert the parts of a value, given with their steps and types, and return them by step. Raises all problems."""
+    converted = {}
     problems: list[Problem] = []
     for step, item, item_type in parts:
         try:
-            converted.append(item_type.convert(item))
+            converted[step] = item_type.convert(item)
         except ConversionError as error:
             problems += [Problem((step, *problem.steps), problem.message) for problem in error.problems]
     if problems:

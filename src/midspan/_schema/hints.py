@@ -105,8 +105,7 @@ class SchemaBuilder:
             is_object = isinstance(value, dict) and all(key in value for key in required)
             if not is_object or (extra is None and not value.keys() <= built.keys()):
                 raise ConversionError.expected(f"object with {', '.join(built) or 'no properties'}", value)
-            converted = convert_parts((key, item, built.get(key, extra)) for key, item in value.items())
-            return dict(zip(value, converted, strict=True))
+            return convert_parts((key, item, built.get(key, extra)) for key, item in value.items())
 
         return TypeSchema(schema, convert, extra is None and all(part.takes_json for part in built.values()))
 
@@ -209,7 +208,7 @@ class SchemaBuilder:
         def convert(value: Any) -> Any:
             if not isinstance(value, list) or len(value) != size:
                 raise ConversionError.expected(f"array of {size} items", value)
-            return tuple(convert_parts(zip(range(size), value, built, strict=True)))
+            return tuple(convert_parts((index, item, built[index]) for index, item in enumerate(value)).values())
 
         return TypeSchema(schema, convert)
 
@@ -229,9 +228,9 @@ class SchemaBuilder:
         def convert(value: Any) -> Any:
             if not isinstance(value, dict):
                 raise ConversionError.expected("object", value)
-            converted = convert_parts((name, name, keys) for name in value)
+            names = convert_parts((name, name, keys) for name in value)
             items = convert_parts((name, item, values) for name, item in value.items())
-            return dict(zip(converted, items, strict=True))
+            return {names[name]: item for name, item in items.items()}
 
         return TypeSchema(schema, convert)
 
@@ -336,8 +335,7 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
     def convert(value: Any) -> Any:
         if not isinstance(value, list):
             raise ConversionError.expected("array", value)
-        items = convert_parts((index, part, item) for index, part in enumerate(value))
-        return items if container is list else call_foreign(container, items)
+        return call_foreign(container, convert_parts((index, part, item) for index, part in enumerate(value)).values())
 
     return TypeSchema(schema, convert)
 
@@ -353,13 +351,14 @@ def _enum(cls: type[enum.Enum]) -> TypeSchema:
 
 def _choice(members: tuple[Any, ...]) -> TypeSchema:
     """Return the type of these values. Members of enums are written by their values."""
-    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+    pairs = [(member.value if isinstance(member, enum.Enum) else member, member) for member in members]
+    values = [value for value, _ in pairs]
     if not values:
         raise SchemaError("there is no value to choose from")
     if any(type(value) not in JSON_SCALARS for value in values):
         raise SchemaError(f"not all of {values!r} are JSON serializable; use text or numbers")
     # True == 1 in Python, not in JSON.
-    by_value = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
+    by_value = {(isinstance(value, bool), value): member for value, member in pairs}
     types_ = {PYTHON_TYPES[type(value)] for value in values}
     schema: Schema = {"type": types_.pop(), "enum": values} if len(types_) == 1 else {"enum": values}
 

@@ -73,7 +73,7 @@ class LenientJsonParser:
         if self.text[self.at : self.at + 2] in ("/", "/*"):
             raise IncompleteJson
         if self.text[self.at] == "#" or self.text.startswith("//", self.at):
-            if self.text.find("\n", self.at) < 0:
+            if self.text.find("\n", self.at) == -1:
                 raise IncompleteJson
             raise InvalidJson("a comment contains a quote; it may be a string that lost one", self.at)
 
@@ -134,11 +134,11 @@ class LenientJsonParser:
 
     def _list(self, end: str) -> list[Any]:
         items: list[Any] = []
-        has_comma = False
+        is_list = end == "]"
         while self.peek() != end:
             items.append(self.value())
-            has_comma = self._comma_or(end)
-        if end == ")" and len(items) == 1 and not has_comma:
+            is_list |= self._comma_or(end)
+        if items and not is_list:
             raise InvalidJson("parentheses around one value are not a list", self.at)
         self.at += 1
         return items
@@ -168,7 +168,7 @@ class LenientJsonParser:
             raise self.unexpected("a value")
         begin = self.at + len(quote)
         end = self.text.find(quote, begin)
-        if end < 0:
+        if end == -1:
             raise IncompleteJson
         body = self.text[begin:end]
         if body.startswith(">") or body.endswith("<"):
@@ -223,7 +223,7 @@ class LenientJsonParser:
 def _decode_escape(escape: re.Match[str]) -> str:
     """Return what an escape means in JSON, where an apostrophe needs none."""
     code = escape[1]
-    if code[0] == "u" and len(code) > 1:
+    if len(code) == 5:
         return chr(int(code[1:], 16))
     if code in _ESCAPES:
         return _ESCAPES[code]
@@ -233,7 +233,7 @@ def _decode_escape(escape: re.Match[str]) -> str:
 def _decode_python_escape(escape: re.Match[str]) -> str:
     """Return what an escape means in Python, where an unknown one stays as it is."""
     code = escape[1]
-    if code[0] in "xuU" and len(code) > 1:
+    if len(code) != 1:
         return chr(int(code[1:], 16))
     if code in "01234567N":
         raise ValueError(escape[0])

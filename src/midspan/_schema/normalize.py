@@ -8,7 +8,7 @@ from midspan.errors import SchemaError
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
 """`google.ai.generativelanguage.Type`, by number."""
-_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "nullable"))
+_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples"))
 """Keywords that constrain nothing."""
 
 

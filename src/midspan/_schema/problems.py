@@ -194,7 +194,7 @@ def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
     from difflib import get_close_matches  # loaded with the first error
 
     candidates = [option for option in options[:_MAX_COMPARED] if len(option) <= MAX_QUOTED_CHARS]
-    return next(iter(get_close_matches(word, candidates, 1, cutoff)), None)
+    return next(iter(get_close_matches(word, candidates, cutoff=cutoff)), None)
 
 
 def _listed(words: list[str]) -> str:

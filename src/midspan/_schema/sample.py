@@ -46,7 +46,7 @@ class _Sampler:
             return self._value(unions[0][0], depth + 1)
         match next((name for name in TYPES if name in node.types), "null"):
             case "string":
-                return "text".ljust(min(keywords.get("minLength", 0), _MAX_CHARS), "t")
+                return "text".ljust(min(keywords.get("minLength", len("text")), _MAX_CHARS), "t")
             case "number":
                 return _number(keywords)
             case "integer":
@@ -68,4 +68,4 @@ def _number(keywords: dict[str, Any]) -> Any:
         return keywords["minimum"]
     if "exclusiveMinimum" in keywords:
         return keywords["exclusiveMinimum"] + 1
-    return min(1, keywords.get("maximum", 1), keywords.get("exclusiveMaximum", 2) - 1)
+    return min(1, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)

@@ -20,7 +20,7 @@ def settings_of(kind: type[T], values: Mapping[str, Any], source: str, others: C
         if name not in known:
             from difflib import get_close_matches  # loaded with the first error
 
-            close = get_close_matches(name, known, 1)
+            close = get_close_matches(name, known)
             hint = f"did you mean {close[0]}? " if close else ""
             raise ConfigError(f"{source}: unknown setting {name!r}; {hint}known settings: {', '.join(known)}")
     try:

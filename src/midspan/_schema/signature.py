@@ -38,6 +38,11 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 _EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 _KEYWORDS = inspect.Parameter.VAR_KEYWORD
+_OPTIONS: dict[str, Any] = {}
+if sys.version_info >= (3, 14):  # annotations are evaluated lazily, and one that cannot be must not hide the others
+    import annotationlib
+
+    _OPTIONS["annotation_format"] = annotationlib.Format.FORWARDREF
 _PLAIN_DEFAULTS = (str, int, float, bool, list, dict, tuple, set)
 
 
@@ -171,13 +176,8 @@ def _called(function: Any) -> Any:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    options: dict[str, Any] = {}
-    if sys.version_info >= (3, 14):  # annotations are evaluated here, and one that cannot be must not hide the others
-        import annotationlib
-
-        options["annotation_format"] = annotationlib.Format.FORWARDREF
     try:
-        signature = inspect.signature(function, **options)
+        signature = inspect.signature(function, **_OPTIONS)
     except Exception as error:  # `__signature__` may be anything
         raise SchemaError(
             f"Python does not know the parameters of {_label(function)}; write a function with type hints that calls it"
@@ -206,8 +206,6 @@ def _resolver(function: Any) -> Callable[[str, Any], Any]:
     names, parameters = getattr(function, "__globals__", {}), getattr(function, "__type_params__", ())
 
     def resolve(name: str, annotation: Any) -> Any:
-        if annotation is inspect.Parameter.empty or isinstance(annotation, type):
-            return annotation
         # One by one, because a return hint that cannot be resolved does no harm.
         carrier = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
         place = "the return value" if name == "return" else f"parameter {name!r}"
