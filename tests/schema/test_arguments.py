@@ -616,3 +616,36 @@ def test_long_values_are_cut_in_messages() -> None:
 
 def test_a_boolean_is_an_option_in_another_case() -> None:
     assert prepared(True, {"type": "string", "enum": ["True", "False"]}).arguments == {"a": "True"}
+
+
+def test_every_item_of_a_large_array_is_coerced_and_gets_its_defaults() -> None:
+    item = {"type": "object", "properties": {"count": {"type": "integer", "default": 1}}}
+    array = {"type": "array", "items": {"anyOf": [item, {"type": "integer"}]}}
+    values: list[Any] = [2.0, {}] * 20_000
+    result = SchemaValidator({"type": "object", "properties": {"values": array}}).validate({"values": values})
+    assert not result.problems
+    assert result.arguments["values"] == [2, {"count": 1}] * 20_000
+    assert float not in set(map(type, result.arguments["values"]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "number"}, 1.5),
+        ({"type": "array", "items": {"type": "number"}}, [1.5, 2.0]),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"type": "object", "properties": {"name": {"type": "string"}}}, {"name": "a"}),
+    ],
+)
+def test_valid_values_that_cannot_change_need_no_repair(schema: dict[str, Any], value: Any) -> None:
+    defaults = {"tags": {"type": "array", "items": {"type": "string"}, "default": []}}
+    validator = SchemaValidator({"type": "object", "properties": {"value": schema, **defaults}})
+    filled = validator.fill_if_valid({"value": value})
+    assert filled == {"value": value, "tags": []}
+    filled["tags"].append("changed by the tool")
+    assert validator.fill_if_valid({"value": value}) == {"value": value, "tags": []}
+
+
+def test_an_integer_written_as_a_float_in_an_additional_property_is_coerced() -> None:
+    validator = SchemaValidator({"type": "object", "additionalProperties": {"type": "integer"}})
+    assert type(validator.validate({"any": 5.0}).arguments["any"]) is int
