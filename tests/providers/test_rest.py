@@ -358,3 +358,9 @@ def test_event_that_reports_an_error_has_the_status_of_its_code(item: Any, expec
 )
 def test_result_is_text_for_services_that_accept_only_text(result: ToolResult, text: str) -> None:
     assert result_text(result) == text
+
+
+@pytest.mark.parametrize("name", ["retry", "transport"])
+def test_option_of_the_wrong_type_is_a_config_error(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be a .*, got 5"):
+        OpenAI(api_key="secret-key", **{name: 5})  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
-"""Unions in unions multiply; a value that takes more attempts than this, and four for each value in it, is left as it is."""
+"""Unions in unions multiply; a value that takes more attempts, plus four for each of its parts, is left as it is."""
 _WRAPPING_TYPES = frozenset(("array", "string"))
 """If nothing else fits, a single value may be wrapped in an array, and an object or array written as JSON text.
 
