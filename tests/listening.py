@@ -16,8 +16,7 @@ async def listening(handle: Handler, **options: Any) -> AsyncGenerator[int, None
     # A plain function: asyncio would log the end of a task that it started itself.
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(handle(reader, writer))
-        connections[task] = writer
-        task.add_done_callback(connections.pop)
+        connections[task] = writer  # to the end: after its task, a connection may still have data to send
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, **options)
     try:

@@ -209,8 +209,14 @@ def test_results_of_any_kind_are_outcomes_and_async_functions_are_awaited() -> N
         client.register_tool({"name": name, "description": name, "function": function})
         assert client.execute_tool({"name": name, "arguments": "{}"})["success"]
     assert client.execute_tool({"name": "later"})["data"] == "later"
-    with pytest.raises(ConfigError, match=r"arguments of a call must be a dict, got \[1\]"):
-        client.execute_tool({"name": "later", "arguments": "[1]"})
+    assert client.execute_tool({"name": "later", "arguments": "[1]"}) == {
+        "success": False,
+        "message": "the arguments of a call must be a dict, got [1]",
+        "data": None,
+    }
+    for incomplete in ({"name": "f"}, {"function": later}, {"name": "f", "function": "later"}):
+        with pytest.raises(ConfigError, match="a tool needs a name and a function, got "):
+            client.register_tool(incomplete)
     with pytest.raises(ConfigError, match="does not accept the tool name"):
         client.register_tool({"name": "my.tool", "function": later})
 

@@ -199,6 +199,24 @@ def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(steps: i
     assert not caught
 
 
+def test_stopping_the_server_closes_a_connection_whose_answer_is_not_read() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND):
+            async with LocalGemini(["x" * 20_000_000]) as server:
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+                body = json.dumps(HI).encode()
+                head = f"POST {PATH} HTTP/1.1\r\nx-goog-api-key: k\r\nConnection: close\r\nContent-Length: {len(body)}"
+                writer.write(f"{head}\r\n\r\n".encode() + body)
+                await reader.readline()
+                assert server.open_connections == 1
+            assert server.open_connections == 0
+            with suppress(ConnectionError):
+                assert len(await reader.read()) < 20_000_000
+            writer.close()
+
+    asyncio.run(main())
+
+
 def test_a_connection_that_the_client_closes_is_removed() -> None:
     with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
         place = server.url.removeprefix("http://").split(":")

@@ -483,6 +483,12 @@ RULES = [
         with_tools(tools("g", {"name": "f", "parametersJsonSchema": LARGE_SCHEMA}), **choice("ANY", "g")),
     ),
     Rule(
+        "behavior outside of Live",
+        with_tools(tools({"name": "f", "behavior": "NON_BLOCKING"})),
+        "tools[0].function_declarations[0].behavior: behavior is only supported by",
+        with_tools(tools({"name": "f", "behavior": "BEHAVIOR_UNSPECIFIED"})),
+    ),
+    Rule(
         "empty signature",
         contents(user("Hi."), model(calling(signature="")), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",

@@ -314,6 +314,8 @@ def test_an_invalid_script_or_model_is_rejected_by_the_constructor() -> None:
             LocalGemini(script)
     with pytest.raises(ConfigError, match="a script needs at least one answer"):
         LocalGemini([])
+    with pytest.raises(ConfigError, match="invalid when: Expected `int"):
+        LocalGemini([Rule(When(step="a"), "x")])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="pass either a script or a model, not both"):
         LocalGemini(["x"], model=Weather())
 
@@ -380,6 +382,12 @@ def test_an_invalid_regular_expression_is_rejected_when_the_rule_is_created(tmp_
     path.write_text("[[answers]]\nwhen = { says = '(' }\ntext = 'x'")
     with pytest.raises(ConfigError, match=rf"^cannot read the script '.*bad\.toml': {problem}"):
         LocalGemini(str(path))
+
+
+def test_the_functions_of_a_condition_may_be_lists() -> None:
+    rule = Rule(When(results=["f"]), "Done.")  # type: ignore[arg-type]
+    with LocalGemini([rule, "Other."]) as server:
+        assert text(ask(server.url, {"contents": ROUND})) == "Done."
 
 
 def test_a_rule_needs_an_answer() -> None:

@@ -407,6 +407,7 @@ def test_invalid_options_are_an_error(client: Client) -> None:
     for wrong in (
         {"turn_limit": 0},
         {"limits": 5},
+        {"limits": {"max_seconds": 5}, "turn_limit": 3},
         {"tools": [5]},
         {"temprature": 1},
         {"tool_choice": {"type": "maybe"}},
@@ -465,6 +466,7 @@ def test_function_gets_arguments_by_name_or_as_one_dict() -> None:
         assert [one.value for one in results] == [["Oslo", 1], ["Bonn", 3]]
     bare = ToolRegistry()
     bare.register(new_function_declaration("now", "The time."), lambda: "noon")
+    bare.register(new_function_declaration("size", "Functions in C may have no signature."), dict)
     assert bare.execute_calls([{"name": "now"}])[0].value == "noon"
     with pytest.raises(ConfigError, match=r"the function for forecast does not fit .*'days'"):
         ToolRegistry().register(declared, lambda city: city)

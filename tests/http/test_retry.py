@@ -266,5 +266,6 @@ def test_system_clock_gives_time_and_random_numbers() -> None:
 
 
 def test_policy_without_attempts_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="max_attempts must be at least 1, got 0"):
-        RetryPolicy(max_attempts=0)
+    for attempts in (0, None, "3"):
+        with pytest.raises(ConfigError, match=f"max_attempts must be an integer of at least 1, got {attempts!r}"):
+            RetryPolicy(max_attempts=attempts)  # type: ignore[arg-type]

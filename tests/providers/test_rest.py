@@ -369,3 +369,9 @@ def test_whether_a_server_can_be_reached() -> None:
     with refusing_port() as port:
         assert not can_connect(f"http://127.0.0.1:{port}", 5.0)
     assert not can_connect("http://host:99999", 5.0)
+
+
+@pytest.mark.parametrize("name", ["retry", "transport"])
+def test_option_of_the_wrong_type_is_a_config_error(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be a .*, got 5"):
+        OpenAI(api_key="secret-key", **{name: 5})  # type: ignore[arg-type]

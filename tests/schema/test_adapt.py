@@ -239,6 +239,13 @@ def test_alternatives_for_all_parameters_become_one_object(dialect: SchemaDialec
 
 
 @BOTH
+def test_alternatives_in_alternatives_for_all_parameters_are_declared(dialect: SchemaDialect) -> None:
+    a, b, c = ({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]} for name in "abc")
+    schema = {"$defs": {"inner": {"anyOf": [a, b]}}, "oneOf": [{"$ref": "#/$defs/inner"}, c]}
+    assert list(adapt_schema(schema, dialect).schema["properties"]) == ["a", "b", "c"]
+
+
+@BOTH
 def test_only_alternatives_that_are_objects_become_one_object(dialect: SchemaDialect) -> None:
     by_name = {"type": "object", "description": "By name.", "properties": {"name": {"type": "string"}}}
     by_id = {"type": "object", "description": "By id.", "properties": {"id": {"type": "integer"}}}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from midspan._schema.arguments import SchemaValidator, ValidatedArguments
 from midspan._schema.problems import Problem
+from midspan._schema.tree import measure
 from midspan.errors import SchemaError
 from tests.bounds import BOUND
 from tests.schema.work import bounded_work
@@ -659,7 +660,9 @@ def test_values_below_the_greatest_depth_are_not_coerced(
 def test_a_value_that_takes_too_many_attempts_is_left_as_it_is(
     given: Any, schema: Schema, attempts: int, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("midspan._schema.arguments._MAX_ATTEMPTS", attempts)
+    measured = measure({"a": given}, 100)
+    assert measured is not None
+    monkeypatch.setattr("midspan._schema.arguments._MAX_ATTEMPTS", attempts - 4 * measured[0])
     assert prepared(given, schema).arguments == {"a": expected}
 
 
@@ -700,3 +703,36 @@ def test_the_most_similar_name_is_suggested_up_to_a_length() -> None:
         assert ("did you mean" in str(find_problems({"x" * size: 1}, schema)[0])) is is_suggested
     schema = {"properties": {"x" * 121: {}}, "additionalProperties": False}
     assert "did you mean" not in str(find_problems({"x" * 120: 1}, schema)[0])
+
+
+def test_every_item_of_a_large_array_is_coerced_and_gets_its_defaults() -> None:
+    item = {"type": "object", "properties": {"count": {"type": "integer", "default": 1}}}
+    array = {"type": "array", "items": {"anyOf": [item, {"type": "integer"}]}}
+    values: list[Any] = [2.0, {}] * 20_000
+    result = SchemaValidator({"type": "object", "properties": {"values": array}}).validate({"values": values})
+    assert not result.problems
+    assert result.arguments["values"] == [2, {"count": 1}] * 20_000
+    assert float not in set(map(type, result.arguments["values"]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "number"}, 1.5),
+        ({"type": "array", "items": {"type": "number"}}, [1.5, 2.0]),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"type": "object", "properties": {"name": {"type": "string"}}}, {"name": "a"}),
+    ],
+)
+def test_valid_values_that_cannot_change_need_no_repair(schema: dict[str, Any], value: Any) -> None:
+    defaults = {"tags": {"type": "array", "items": {"type": "string"}, "default": []}}
+    validator = SchemaValidator({"type": "object", "properties": {"value": schema, **defaults}})
+    filled = validator.fill_if_valid({"value": value})
+    assert filled == {"value": value, "tags": []}
+    filled["tags"].append("changed by the tool")
+    assert validator.fill_if_valid({"value": value}) == {"value": value, "tags": []}
+
+
+def test_an_integer_written_as_a_float_in_an_additional_property_is_coerced() -> None:
+    validator = SchemaValidator({"type": "object", "additionalProperties": {"type": "integer"}})
+    assert type(validator.validate({"any": 5.0}).arguments["any"]) is int

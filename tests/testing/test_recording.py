@@ -278,10 +278,11 @@ def test_exception_of_a_tool_source_is_replayed(tmp_path: Path) -> None:
     assert "ZeroDivisionError: by zero" in str(replayed.messages)
 
 
-def test_tools_are_taken_from_the_recording_if_the_source_cannot_list_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ConnectionError("nobody is there"), ConfigError("there is no token")])
+def test_tools_are_taken_from_the_recording_if_the_source_cannot_list_them(tmp_path: Path, error: Exception) -> None:
     class Gone(Raising):
         async def list_tools(self) -> ToolListing:
-            raise ConnectionError("nobody is there")
+            raise error
 
     recorded = record(agent_of([ToolCall("1", "raising"), "so"], Raising()), tmp_path).run_sync("go")
     assert replay(nobody(Gone()), tmp_path).run_sync("go").messages == recorded.messages
@@ -570,3 +571,11 @@ def test_a_recorded_agent_cannot_be_recorded_or_replayed_again(tmp_path: Path) -
     for wrap in (record, replay):
         with pytest.raises(ConfigError, match="already recorded or replayed"):
             wrap(recorded, tmp_path)
+
+
+def test_something_else_than_an_agent_cannot_be_recorded_or_replayed(tmp_path: Path) -> None:
+    record(agent_of(), tmp_path).run_sync("go")
+    number: Any = 5
+    for wrap in (record, replay):
+        with pytest.raises(ConfigError, match="expected an agent, got 5"):
+            wrap(number, tmp_path)

@@ -37,8 +37,8 @@ class RetryPolicy(Struct, frozen=True):
     """No attempt starts later than this after the first one."""
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1:
-            raise ConfigError(f"max_attempts must be at least 1, got {self.max_attempts}")
+        if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+            raise ConfigError(f"max_attempts must be an integer of at least 1, got {self.max_attempts!r}")
 
 
 class RetryState(Struct):

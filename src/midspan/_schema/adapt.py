@@ -71,15 +71,21 @@ class _Adapter:
     def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, with the properties of all its alternatives."""
         merged = self._merged(root, ()) or MergedSchema()
-        for union in merged.unions:
+        self._merge_variants(merged)
+        merged.types, merged.enum = frozenset({"object"}), None
+        return self._emit(merged)
+
+    def _merge_variants(self, merged: MergedSchema) -> None:
+        """Merge the unions of an object into one object that accepts what any of their variants accepts."""
+        unions, merged.unions = merged.unions, []
+        for union in unions:
             variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
             objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
             for variant in objects:
+                self._merge_variants(variant)
                 merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
             if objects:
                 _merge_objects(merged, objects)
-        merged.types, merged.enum, merged.unions = frozenset({"object"}), None, []
-        return self._emit(merged)
 
     def schema(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
         if depth > _MAX_DEPTH:

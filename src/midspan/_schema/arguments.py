@@ -6,7 +6,7 @@ value in an array or encoding it as a string.
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ _MAX_WORK = 50_000
 """Above this, listing all errors takes the validator seconds, so only the first one is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
-"""Unions in unions multiply; a value that takes more attempts than this is left as it is."""
+"""Unions in unions multiply; a value that takes more attempts, plus four for each of its parts, is left as it is."""
 _WRAPPING_TYPES = frozenset(("array", "string"))
 """If nothing else fits, a single value may be wrapped in an array, and an object or array written as JSON text.
 
@@ -149,21 +149,28 @@ class SchemaValidator:
     def fill_if_valid(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
         """Returns valid arguments with their defaults; None if anything in them may have to be changed or reported.
 
-        Most calls have only texts, integers and booleans as arguments, and need no more than this.
+        Most calls need no more than this.
         """
         is_valid = self.validator.is_valid
         schemas, coercer = self.root.conjuncts, _Coercer(self)
         missing = (coercer.missing({}, schema) for schema in reversed(schemas))
         defaults = {name: default for inner in missing for name, default in inner.items()}
-        has_unions = any(schema.unions for schema in schemas)
-        if self.cost.needs_measuring or has_unions or _has_changeable(defaults.values()):
+        containers = [name for name, default in defaults.items() if isinstance(default, dict | list)]
+        properties = {prop: name for schema in schemas for name, prop in schema.properties.items()}
+        others = {node for schema in schemas for node, _ in schema.dependencies}.difference(schemas, properties)
+        if self.cost.needs_measuring or any(node.may_change for node in others):
             return lambda _arguments: None
+        changeable = [name for prop, name in properties.items() if prop.may_change]
 
         def fill_if_valid(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
-                if _has_changeable(arguments.values()):
-                    return None
+                for name in changeable:
+                    if not _is_plain(arguments.get(name)):
+                        return None
                 filled = defaults | arguments if defaults else arguments
+                for name in containers:
+                    if name not in arguments:
+                        filled[name] = msgspec.to_builtins(defaults[name])  # a copy: the tool may change it
                 return filled if is_valid(filled) else None
             except (ValueError, TypeError, AttributeError):
                 return None  # not an object, or something in it that is not JSON: `repair` reports it
@@ -177,12 +184,13 @@ class SchemaValidator:
 
     def repair(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Like `validate`, for arguments that `fill_if_valid` does not accept."""
-        if measure(arguments, self.cost.max_value_depth) is None:
+        measured = measure(arguments, self.cost.max_value_depth)
+        if measured is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
         for defaults in (True, False):
-            coercer = _Coercer(self, defaults)
+            coercer = _Coercer(self, defaults, attempts_left=[_MAX_ATTEMPTS + 4 * measured[0]])
             changed = coercer.coerce(arguments, self.root)
             attempts.append(ValidatedArguments(changed, tuple(coercer.changes), self.problems(changed)))
             if not attempts[-1].problems:
@@ -212,9 +220,9 @@ def _error_details(error: ValueError) -> str:
     return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
 
 
-def _has_changeable(values: Iterable[Any]) -> bool:
-    """Return whether one of these values, although valid, may contain an integer written as 5.0, or lack a default."""
-    return not _CHANGEABLE.isdisjoint(map(type, values))
+def _is_plain(value: Any) -> bool:
+    """Return whether a valid value stays as it is, whatever its schema."""
+    return type(value) not in _CHANGEABLE or (type(value) is list and _CHANGEABLE.isdisjoint(map(type, value)))
 
 
 class _Coercer(Struct):
@@ -232,8 +240,9 @@ class _Coercer(Struct):
 
         If there is nothing to change, it is the same object.
         """
-        is_plain = not _has_changeable(value if type(value) is list else [value])
-        if depth > _MAX_DEPTH or self.attempts_left[0] < 0 or (is_plain and self.validator.fits(value, node)):
+        if depth > _MAX_DEPTH or self.attempts_left[0] < 0:
+            return value
+        if (_is_plain(value) or not node.may_change) and self.validator.fits(value, node):
             return value
         self.attempts_left[0] -= 1
         for part in node.conjuncts:

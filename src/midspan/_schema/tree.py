@@ -156,6 +156,14 @@ class SchemaNode:
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])
 
+    @cached_property
+    def may_change(self) -> bool:
+        """Whether a valid value may contain an integer written as 5.0, or lack a default."""
+        return any(
+            node.is_integer or any("default" in prop.schema for prop in node.properties.values())
+            for node in self._closure(lambda node: [inner for inner, _ in node.dependencies])
+        )
+
     def _closure(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         """Return this node and all that follow from it through `$ref`, `allOf` and `following`."""
         found: dict[int, SchemaNode] = {}

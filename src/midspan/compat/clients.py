@@ -95,8 +95,9 @@ class Client:
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
-        name: str = definition["name"]
-        function = definition["function"]
+        name, function = definition.get("name"), definition.get("function")
+        if not isinstance(name, str) or not callable(function):
+            raise ConfigError(f"a tool needs a name and a function, got {dict(definition)!r:.120}")
         dialect = self.provider.profile.schema
         if dialect is not None and not dialect.functions.allows(name):
             raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")
@@ -117,7 +118,9 @@ class Client:
             raise ConfigError(f"there is no definitions.py in {str(tools_dir)!r}")
         names = []
         for file in files:
-            definitions: Any = load_module(str(file)).DEFINITIONS
+            definitions = getattr(load_module(str(file)), "DEFINITIONS", None)
+            if not isinstance(definitions, dict):
+                raise ConfigError(f"{str(file)!r} has no dict DEFINITIONS")
             for name, definition in definitions.items():
                 names.append(self.register_tool({"name": name, **definition}, override=override))
         return names
@@ -126,7 +129,10 @@ class Client:
         """Execute a call, and return `success`, `message` and `data`. The context is merged into the arguments."""
         if tool_call.get("error"):
             return _failure(str(tool_call["error"]))
-        call = _to_call(tool_call)
+        try:
+            call = _to_call(tool_call)
+        except ConfigError as error:
+            return _failure(str(error))
         if call.name not in self.tools:
             return _failure(f"unknown tool: {call.name}")
         result = run_blocking(execute(self.tools[call.name], call, RunContext(dict(context or {}))))

@@ -87,10 +87,10 @@ class _Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self._answering = asyncio.get_running_loop().create_task(self._answer_all())
         self._connections[self._answering] = self.transport
-        self._answering.add_done_callback(self._connections.pop)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the base class
         self._answering.cancel()
+        del self._connections[self._answering]
 
     def data_received(self, data: bytes) -> None:
         if self._is_invalid:

@@ -62,6 +62,8 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
     turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
+    if turns is not None and limits is not None:
+        raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
     limits = Limits.of((limits or {}) if turns is None else {"max_turns": turns})
     _, capabilities = client.resolve(model)
     provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
@@ -171,7 +173,10 @@ def _tool(declaration: wire.FunctionDeclaration, function: Any) -> Tool[..., Any
 def _callback(function: Callable[..., Any], name: str, schema: Any) -> Callable[..., Any]:
     """Return a function of one dict, which passes the arguments by name if the function has parameters for them."""
     declared = schema.get("properties") or {}
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions written in C may have no signature
+        return function
     try:
         signature.bind(**dict.fromkeys(declared))
     except TypeError as error:

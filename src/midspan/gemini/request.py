@@ -69,7 +69,7 @@ class AutoOptions(RequestOptions, total=False):
     turn_limit: int | None
     """The maximum number of requests, 10 by default."""
     limits: Limits | dict[str, Any] | None
-    """All limits of the run, if `turn_limit` is not given."""
+    """All limits of the run, in place of `turn_limit`."""
 
 
 class RequestFields(NamedTuple):

@@ -59,6 +59,9 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         max_body_bytes: int | None = None,
     ) -> None:
+        for name, value, expected in (("transport", transport, Transport), ("retry", retry, RetryPolicy)):
+            if value is not None and not isinstance(value, expected):
+                raise ConfigError(f"{name} must be a {expected.__name__}, got {value!r:.80}")
         address, _, self._query = base_url.partition("?")
         self.base_url = check_base_url(address)
         self.service = service

@@ -185,6 +185,8 @@ class ObservedAgent(Agent):
         wrap_provider: Callable[[Provider, Any], Provider],
         wrap_tools: Callable[[ToolSource, Any], ToolSource],
     ) -> None:
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
             raise ConfigError("this agent is already recorded or replayed; pass the original agent")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns

@@ -212,7 +212,10 @@ class ReplayedTools(WrapperSource):
 
     async def list_tools(self) -> ToolListing:
         """The tools of the source; if it cannot be reached, those of the recording."""
-        listing = await list_source(self.source)
+        try:
+            listing = await list_source(self.source)
+        except ConfigError:  # as if the package or the tokens of an MCP server are missing
+            return ToolListing(self._replayer.recording.tools)
         return ToolListing(self._replayer.recording.tools) if listing.unavailable else listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol

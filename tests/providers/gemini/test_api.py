@@ -39,7 +39,8 @@ REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user(
         ({"vertex": True, "project": "p", "location": ""}, "'' is not a valid location"),
         ({"model": "\ud800"}, r"'\ud800' is not a valid model name"),
         ({"model": "gemini-3\n"}, r"'gemini-3\n' is not a valid model name"),
-        ({"model": " / "}, "'' is not a valid model name"),
+        ({"model": " / "}, "' / ' is not a valid model name"),
+        ({"model": None}, "None is not a valid model name"),
     ],
 )
 def test_invalid_connection_arguments_are_an_error(make: Any, arguments: dict[str, Any], words: str) -> None:

@@ -23,6 +23,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
+from midspan.errors import ConfigError
 from midspan.providers.prompted.client import PromptedTools, calls_as_dicts
 from midspan.providers.prompted.prompt import render
 from midspan.providers.prompted.reader import rejected_call
@@ -480,3 +481,9 @@ def test_calls_in_a_thought_that_began_in_the_prompt_are_not_in_the_response() -
         prompted, _ = said([text[:15], text[15:]])
         _, answer = ask(prompted, Message.user("x"), whole=whole)
         assert [call.name for call in answer.message.calls] == ["get_weather"]
+
+
+def test_prompt_mode_needs_a_provider() -> None:
+    name: Any = "gemini"
+    with pytest.raises(ConfigError, match="PromptedTools needs a provider, got 'gemini'"):
+        PromptedTools(name)

@@ -38,6 +38,7 @@ _INVALID_PARAMETER = (
     "Invalid parameter name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9) or "
     "underscores (_), with a maximum length of 64."
 )
+_DEFAULT_BEHAVIORS = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
 _STRING_FORMATS = (None, "", "enum", "date-time")
 _BUILTIN_TOOLS = tuple(
     name for name in Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
@@ -156,6 +157,8 @@ def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -
     for name in (parameters and parameters.properties) or ():
         if not _PARAMETER.fullmatch(name):
             yield f"{path}.parameters.properties[{name[:80]}]", _INVALID_PARAMETER
+    if declaration.behavior not in _DEFAULT_BEHAVIORS:
+        yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
 
 
 def _either_schema_errors(schema: Schema | None, json_schema: Any, path: str, api: Api) -> Iterator[tuple[str, str]]:

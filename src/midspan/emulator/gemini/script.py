@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
@@ -225,7 +225,7 @@ class Script:
         if not entries:
             raise ConfigError("a script needs at least one answer")
         rules = [entry for entry in entries if isinstance(entry, Rule)]
-        self._rules = [(rule.when, to_answer(rule.answer)) for rule in rules]
+        self._rules = [(_convert(asdict(rule.when), When), to_answer(rule.answer)) for rule in rules]
         self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
     def __call__(self, conversation: Conversation) -> Answer:

@@ -125,9 +125,9 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
-        name = name.strip("/ ")
-        if not name or not name.isprintable() or ".." in name.split("/"):
+        if not isinstance(name, str) or not name.strip("/ ") or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is not a valid model name")
+        name = name.strip("/ ")
         if self.api is Api.DEVELOPER:
             path = name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
         elif name.startswith("projects/"):

@@ -32,6 +32,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ToolSpec
+from midspan.errors import ConfigError
 from midspan.providers.prompted.echo import EchoFilter
 from midspan.providers.prompted.forms import PROMPT_MARKER
 from midspan.providers.prompted.prompt import (
@@ -68,6 +69,8 @@ class PromptedTools(WrapperProvider):
         nonce that only the prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments
         cannot be read and its schema allows that.
         """
+        if not isinstance(provider, Provider):
+            raise ConfigError(f"PromptedTools needs a provider, got {provider!r}")
         super().__init__(provider)
         self.instructions = instructions
         self.guarded = guarded

@@ -38,6 +38,8 @@ _MAX_REREAD_CHARS = 50_000
 """How much text may be read after marks that do not begin a call, in addition to four times the whole text."""
 _LOOKBEHIND_CHARS = 500
 """How far before a position a pattern may look."""
+_MAX_PLACE_CHARS = 64
+"""How far before a marker its place is looked at: less, because there may be thousands of markers."""
 _MARKER_PLACE = re.compile(
     rf"(?:[\n\r]|<\|message\|>|{'|'.join(map(re.escape, THOUGHTS.values()))})[ \t\xa0\u200b\ufeff]*"
     r"(?:```(?:\w+[ \t]+)?|(?:[-*+•→]|\d{1,3}[.)])[ \t]+)?[*_\[ \t]*\Z|[A-Za-z0-9]\Z|[.!?…。][ \t]*\Z"
@@ -246,10 +248,11 @@ class CallReader:
 
     def _is_in_place(self, begin: int, form: Form) -> bool:
         """Whether a call is where a model makes one, and not in a sentence about calls or in a quotation."""
-        search_from = max(0, begin - _LOOKBEHIND_CHARS)
         if form is PROMPT_FORM:
-            return begin == self._next_marker or bool(_MARKER_PLACE.search(self._text, search_from, begin))
-        return begin >= self._quoted_until and not _QUOTED.search(self._text, search_from, begin)
+            place = _MARKER_PLACE.search(self._text, max(0, begin - _MAX_PLACE_CHARS), begin)
+            return begin == self._next_marker or place is not None
+        quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin)
+        return begin >= self._quoted_until and quoted is None
 
     def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
         if problem:
