@@ -20,6 +20,9 @@ from midspan.errors import ToolError
 from midspan.tools import WorkerLimits, Workers
 from midspan.tools.workers import protocol
 from midspan.tools.workers.address import Address
+from midspan.tools.workers.connection import WorkerConnection
+from midspan.tools.workers.listener import Listener
+from midspan.tools.workers.setup import PoolOptions
 from tests.bounds import BOUND
 from tests.tools.workers.conftest import TOKEN, run
 
@@ -80,6 +83,7 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.seen: list[Any] = []
+        self.is_left = asyncio.Event()
 
     def report_progress(self, _context: RunContext[Any], fraction: float | None, message: str) -> None:
         self.seen.append((fraction, message))
@@ -90,6 +94,11 @@ class Host:
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if question == "refuse":
             raise ToolError("nobody is there")
+        if question == "think":
+            try:
+                await asyncio.sleep(BOUND)
+            finally:
+                self.is_left.set()
         return [question, schema]
 
     async def call_tool(self, _parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -154,6 +163,23 @@ def test_reports_and_questions_of_a_call_reach_its_run(host: Workers, caplog: py
         assert run_host.seen == [(0.5, "half"), (logging.WARNING, "by the context")]
         assert "[r c] printed" in caplog.text
         assert "[worker 7] between calls" in caplog.text
+
+    run(main())
+
+
+def test_question_of_a_call_that_has_ended_is_cancelled(host: Workers) -> None:
+    async def main() -> None:
+        run_host = Host()
+        with closing(Worker(host, ADD)) as worker:
+            task = asyncio.create_task(host.call(ToolCall("c", "add"), RunContext(host=run_host)))
+            call = await worker.next_call()
+            worker.send(protocol.Callback(call.call, 1, "ask_user", "think", b"null"))
+            worker.send(protocol.Callback(call.call, 2, "ask_user", "How many?", b"null"))
+            assert await worker.next() == protocol.CallbackResult(2, b'["How many?",null]')
+            worker.answer(call, 5)
+            assert (await task).value == 5
+            async with asyncio.timeout(BOUND / 2):
+                await run_host.is_left.wait()
 
     run(main())
 
@@ -350,6 +376,29 @@ def test_closing_stops_idle_workers_and_accepts_no_more(host: Workers, tmp_path:
             assert not (tmp_path / "host.sock").exists()
 
     run(main())
+
+
+def test_host_accepts_workers_again_after_an_accept_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("midspan.tools.workers.listener._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        accepted: asyncio.Future[WorkerConnection] = asyncio.get_running_loop().create_future()
+        options = PoolOptions(None, LIMITS, 1, 1, address=Address(path=str(tmp_path / "host.sock")), token=TOKEN)
+        listener = Listener(options, [], on_connected=accepted.set_result, on_registered=lambda _: None)
+        listener.start()
+        assert listener._server is not None
+        listener._accept(listener._server)  # nobody has connected
+        assert listener.address is not None
+        with listener.address.connect():
+            worker = await accepted
+            worker.kill("closed")
+            await worker.ended
+        listener.close()
+
+    run(main())
+    assert "a worker could not connect" in caplog.text
 
 
 def test_connection_without_a_registration_is_closed(tmp_path: Path, make_workers: Callable[..., Workers]) -> None:

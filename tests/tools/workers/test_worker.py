@@ -141,6 +141,16 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
     worker.close()
 
 
+@pytest.fixture
+def core_files() -> Iterator[None]:
+    """Let processes write core files, as some systems do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@pytest.mark.usefixtures("core_files")
 def test_limits_of_a_worker_hold_for_async_functions(worker: Worker) -> None:
     worker.start(Configure(max_memory_bytes=2**40, max_cpu_seconds=100))
     memory, cpu, core = worker.call(1, "limits")
