@@ -266,6 +266,44 @@ def test_cancelled_call_is_asked_to_end_and_its_worker_stays(host: Workers) -> N
     run(main())
 
 
+def test_worker_that_ignores_a_cancellation_is_killed(host: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan.tools.workers.connection.CANCEL_SECONDS", 0.05)
+
+    async def main() -> None:
+        with closing(Worker(host, ADD)) as worker:
+            task = asyncio.create_task(host.call(ToolCall("c", "add")))
+            call = await worker.next_call()
+            task.cancel()
+            assert await worker.next() == protocol.Cancel(call.call)
+            assert await worker.next() is None
+            worker.send(protocol.Exit(128 + signal.SIGKILL))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+
+def test_cancelled_call_that_has_ended_does_not_kill_the_next_one(
+    host: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midspan.tools.workers.connection.CANCEL_SECONDS", 0.05)
+
+    async def main() -> None:
+        with closing(Worker(host, ADD)) as worker:
+            first = asyncio.create_task(host.call(ToolCall("c", "add")))
+            call = await worker.next_call()
+            first.cancel()
+            await worker.next()
+            worker.answer(call, 5)
+            second = asyncio.create_task(host.call(ToolCall("d", "add")))
+            call = await worker.next_call()
+            await asyncio.sleep(0.1)
+            worker.answer(call, 6)
+            assert (await second).value == 6
+
+    run(main())
+
+
 def test_call_waits_for_a_worker_that_has_its_tool(host: Workers) -> None:
     async def main() -> None:
         with closing(Worker(host, ADD)) as first, closing(Worker(host, READ)) as second:
