@@ -21,7 +21,7 @@ from midspan.tools.workers.setup import WorkerSetup
 from tests.bounds import BOUND
 
 TOOLS = """
-import os, resource, signal, sys
+import logging, os, resource, signal, sys, threading
 from contextlib import suppress
 from midspan import RunContext
 
@@ -46,6 +46,12 @@ async def log(context: RunContext) -> float | None:
 
 def write(text: str, times: int) -> None:
     sys.stdout.write(text * times)
+
+def write_later() -> None:
+    def write() -> None:
+        print("tail", end="", flush=True)
+        logging.warning("written")
+    threading.Timer(0.1, write).start()
 
 def process() -> dict[str, object]:
     inherited = []
@@ -265,6 +271,17 @@ def test_worker_whose_host_does_not_follow_the_protocol_ends(
     code, output = worker.end()
     assert code == 1
     assert problem in output
+
+
+def test_output_between_calls_is_sent_before_the_end(worker: Worker) -> None:
+    worker.start()
+    assert worker.call(1, "write_later") is None
+    while "root: written" not in worker.lines:
+        worker.send(Ping())
+        assert worker.next() == protocol.Pong()
+    worker.send(Stop())
+    assert worker.end() == (0, "")
+    assert "tail" in worker.lines
 
 
 def test_worker_that_has_to_stop_ends_at_once(worker: Worker) -> None:
