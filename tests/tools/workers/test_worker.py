@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import logging
+import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from midspan.tools.workers.process import WorkerProcess
 from midspan.tools.workers.protocol import Call, Callback, CallbackResult, Cancel, Configure, Log, Ping, Result, Stop
 from midspan.tools.workers.setup import WorkerSetup
 from tests.bounds import BOUND
+from tests.tools.workers.conftest import is_running
 
 TOOLS = """
 import logging, os, resource, signal, sys, threading
@@ -117,6 +121,9 @@ class Worker:
             while True:
                 self.next()
         return asyncio.run(self._process.ended())
+
+    def kill_supervisor(self) -> None:
+        os.kill(self._process._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         self._socket.close()
@@ -282,6 +289,59 @@ def test_output_between_calls_is_sent_before_the_end(worker: Worker) -> None:
     worker.send(Stop())
     assert worker.end() == (0, "")
     assert "tail" in worker.lines
+
+
+def test_file_that_prints_much_when_it_is_imported_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(f"print('x' * 500_000)\n{TOOLS}")
+    with contextlib.closing(Worker(file)) as worker:
+        worker.start()
+        assert worker.call(1, "one") == 1
+        assert "".join(worker.lines) == "x" * 500_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no signal for the death of a parent")
+def test_worker_ends_if_its_supervisor_is_killed(worker: Worker) -> None:
+    worker.start()
+    worker.kill_supervisor()
+    with pytest.raises(AssertionError, match="the worker has ended"):
+        worker.next()
+
+
+HOST_THAT_FORKS = """
+import os, sys, time
+from midspan.tools.workers.process import WorkerProcess
+from midspan.tools.workers.protocol import Configure, FrameDecoder, FromWorker, encode
+from midspan.tools.workers.setup import WorkerSetup
+
+connection = WorkerProcess(WorkerSetup(sys.argv[1], tuple(sys.path))).socket
+connection.sendall(encode(Configure()))
+decoder, registered = FrameDecoder(FromWorker), []
+while not registered:
+    registered += decoder.feed(connection.recv(65_536))
+copy = os.fork()
+if not copy:
+    os.close(1)
+    time.sleep(600)
+print(registered[0].pid, copy, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no signal for the death of a parent")
+def test_worker_ends_with_its_host_if_a_forked_process_has_a_copy_of_the_socket(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(TOOLS)
+    command = [sys.executable, "-c", HOST_THAT_FORKS, str(file)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=BOUND, check=True)
+    pid, copy = map(int, ended.stdout.split())
+    try:
+        end = time.monotonic() + BOUND
+        while is_running(pid) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not is_running(pid)
+    finally:
+        os.kill(copy, signal.SIGKILL)
 
 
 def test_worker_that_has_to_stop_ends_at_once(worker: Worker) -> None:
