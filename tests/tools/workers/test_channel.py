@@ -1,6 +1,7 @@
 """The host's end of a worker's socket, in the event loops of a pool and of a caller."""
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -55,7 +56,9 @@ def test_event_loop_of_a_caller_reads_a_channel_that_it_was_lent(
     async def main() -> None:
         reads = Reads()
         channel = Channel(ends[0], reads, lambda: None)
+        descriptor = ends[0].fileno()
         channel.lend(caller)
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
         thread = threading.Thread(target=caller.run_forever)
         thread.start()
         try:
@@ -65,9 +68,10 @@ def test_event_loop_of_a_caller_reads_a_channel_that_it_was_lent(
             channel.close()
             caller.call_soon_threadsafe(caller.stop)
             await asyncio.to_thread(thread.join)
+        assert not caller.remove_reader(descriptor)
+        assert ends[0].fileno() == -1
 
     run(main())
-    assert ends[0].fileno() == -1
 
 
 def test_channel_is_read_in_its_own_event_loop_if_that_of_the_caller_is_blocked(
@@ -83,11 +87,40 @@ def test_channel_is_read_in_its_own_event_loop_if_that_of_the_caller_is_blocked(
         channel.lend(caller)
         ends[1].send(b"y")
         assert await reads.next() == (threading.get_ident(), b"y")
-        caller.close()
+        await asyncio.to_thread(caller.run_until_complete, asyncio.sleep(0))
+        assert not caller.remove_reader(ends[0])
         channel.close()
+        assert ends[0].fileno() == -1
 
     run(main())
-    assert ends[0].fileno() == -1  # although the other event loop cannot close it
+
+
+def test_channel_whose_caller_has_closed_its_event_loop_is_closed(
+    ends: Ends, caller: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        channel = Channel(ends[0], Reads(), lambda: None)
+        channel.lend(caller)
+        caller.close()
+        channel.close()
+        assert ends[0].fileno() == -1
+
+    run(main())
+
+
+def test_socket_is_closed_if_an_event_loop_ends_before_it_has_closed_it(
+    ends: Ends, caller: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        channel = Channel(ends[0], Reads(), lambda: None)
+        channel.lend(caller)
+        channel.close()
+        assert ends[0].fileno() != -1
+
+    run(main())
+    caller.close()
+    gc.collect()
+    assert ends[0].fileno() == -1
 
 
 def test_closed_channel_is_not_read_again(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +154,7 @@ def test_all_bytes_are_sent_in_order_if_the_other_side_reads_late(ends: Ends) ->
         reader = asyncio.create_task(asyncio.to_thread(receive))
         while channel._unsent:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)
+        assert not asyncio.get_running_loop().remove_writer(ends[0])
         channel.end_stream()
         assert await reader == large + b"the end"
         channel.close()
@@ -145,5 +179,17 @@ def test_end_of_the_other_side_is_reported_once(ends: Ends) -> None:
         assert count == 1
         channel.send(b"nobody reads it")
         channel.close()
+
+
+def test_closed_channel_is_not_registered_any_more(ends: Ends) -> None:
+    async def main() -> None:
+        loop, descriptor = asyncio.get_running_loop(), ends[0].fileno()
+        channel = Channel(ends[0], Reads(), lambda: None)
+        channel.send(bytes(10_000_000))
+        await asyncio.sleep(0)  # the rest waits for the other side
+        channel.close()
+        assert not loop.remove_reader(descriptor)
+        assert not loop.remove_writer(descriptor)
+        assert ends[0].fileno() == -1
 
     run(main())
