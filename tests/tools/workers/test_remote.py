@@ -16,7 +16,7 @@ import pytest
 from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan.errors import ToolError
+from midspan.errors import ConfigError, ToolError
 from midspan.tools import WorkerLimits, Workers
 from midspan.tools.workers import protocol
 from midspan.tools.workers.address import Address
@@ -362,6 +362,16 @@ def test_session_takes_a_worker_that_has_run_no_call(host: Workers) -> None:
             assert await other.next() == protocol.Stop()
             other.close()
             await closed
+
+    run(main())
+
+
+def test_session_that_has_run_no_call_can_be_closed(host: Workers) -> None:
+    async def main() -> None:
+        host.open_session("s")
+        await host.close_session("s")
+        with pytest.raises(ConfigError, match="'s'"):
+            host.source("s")
 
     run(main())
 
