@@ -135,10 +135,17 @@ class Pipe:
 
     def __init__(self) -> None:
         self.is_paused = False
+        self.written: list[bytes] = []
 
     def get_pipe_transport(self, fd: int) -> "Pipe":
-        assert fd == 1
+        assert fd in (0, 1)
         return self
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
 
     def get_pid(self) -> int:
         return 1
@@ -185,6 +192,22 @@ def test_reading_pauses_while_much_waits_to_be_parsed() -> None:
         process.pipe_data_received(1, b"d\n")
         process.pipe_connection_lost(1, None)
         assert [line async for line in lines] == [b"d"]
+
+    asyncio.run(main())
+
+
+def test_writer_waits_until_the_server_reads_or_closes_its_stdin() -> None:
+    async def main() -> None:
+        process, pipe = await _process(10)
+        await process.write(b"a")
+        for release in (process.resume_writing, lambda: process.pipe_connection_lost(0, None)):
+            process.pause_writing()
+            writing = asyncio.ensure_future(process.write(b"b"))
+            await asyncio.sleep(0)
+            assert not writing.done()
+            release()
+            await writing
+        assert pipe.written == [b"a", b"b", b"b"]
 
     asyncio.run(main())
 

@@ -131,6 +131,19 @@ def test_worker_ends_with_its_host(host: Workers, dial: Dial) -> None:
         os.kill(pid, 0)
 
 
+def test_worker_does_not_read_the_input_of_its_command(
+    tmp_path: Path, make_workers: Callable[..., Workers], dial: Dial
+) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(
+        "import os\n\ndef is_null() -> bool:\n    return os.path.samestat(os.fstat(0), os.stat(os.devnull))\n"
+    )
+    host = make_workers(None, listen=f"unix:{tmp_path / 'host.sock'}", token=TOKEN)
+    run(host.start())
+    dial(host, tools=file, stdin=subprocess.PIPE)
+    assert run(host.execute_in_session(None, "is_null", {})).value is True
+
+
 @pytest.mark.parametrize("redirected", [["stdout"], ["stderr"], ["stdout", "stderr"]], ids="-".join)
 def test_worker_whose_output_is_a_file_runs_calls(
     host: Workers, dial: Dial, tmp_path: Path, redirected: list[str], caplog: pytest.LogCaptureFixture

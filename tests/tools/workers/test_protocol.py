@@ -57,6 +57,8 @@ def test_hostile_bytes_are_a_protocol_error_or_incomplete(data: bytes) -> None:
 def test_oversized_frame_is_refused_before_it_is_read() -> None:
     with pytest.raises(ProtocolError, match="a frame of 101 bytes was announced; the maximum is 100"):
         list(FrameDecoder[ToWorker](ToWorker, 100).feed((101).to_bytes(4, "big")))
+    frame = encode(Ping())
+    assert list(FrameDecoder[ToWorker](ToWorker, len(frame) - 4).feed(frame)) == [Ping()]
 
 
 def test_fields_of_a_newer_release_are_ignored() -> None:

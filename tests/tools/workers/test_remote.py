@@ -16,10 +16,13 @@ import pytest
 from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan.errors import ToolError
+from midspan.errors import ConfigError, ToolError
 from midspan.tools import WorkerLimits, Workers
 from midspan.tools.workers import protocol
 from midspan.tools.workers.address import Address
+from midspan.tools.workers.connection import WorkerConnection
+from midspan.tools.workers.listener import Listener
+from midspan.tools.workers.setup import PoolOptions
 from tests.bounds import BOUND
 from tests.tools.workers.conftest import TOKEN, run
 
@@ -80,6 +83,7 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.seen: list[Any] = []
+        self.is_left = asyncio.Event()
 
     def report_progress(self, _context: RunContext[Any], fraction: float | None, message: str) -> None:
         self.seen.append((fraction, message))
@@ -90,6 +94,11 @@ class Host:
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if question == "refuse":
             raise ToolError("nobody is there")
+        if question == "think":
+            try:
+                await asyncio.sleep(BOUND)
+            finally:
+                self.is_left.set()
         return [question, schema]
 
     async def call_tool(self, _parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -154,6 +163,23 @@ def test_reports_and_questions_of_a_call_reach_its_run(host: Workers, caplog: py
         assert run_host.seen == [(0.5, "half"), (logging.WARNING, "by the context")]
         assert "[r c] printed" in caplog.text
         assert "[worker 7] between calls" in caplog.text
+
+    run(main())
+
+
+def test_question_of_a_call_that_has_ended_is_cancelled(host: Workers) -> None:
+    async def main() -> None:
+        run_host = Host()
+        with closing(Worker(host, ADD)) as worker:
+            task = asyncio.create_task(host.call(ToolCall("c", "add"), RunContext(host=run_host)))
+            call = await worker.next_call()
+            worker.send(protocol.Callback(call.call, 1, "ask_user", "think", b"null"))
+            worker.send(protocol.Callback(call.call, 2, "ask_user", "How many?", b"null"))
+            assert await worker.next() == protocol.CallbackResult(2, b'["How many?",null]')
+            worker.answer(call, 5)
+            assert (await task).value == 5
+            async with asyncio.timeout(BOUND / 2):
+                await run_host.is_left.wait()
 
     run(main())
 
@@ -240,6 +266,44 @@ def test_cancelled_call_is_asked_to_end_and_its_worker_stays(host: Workers) -> N
     run(main())
 
 
+def test_worker_that_ignores_a_cancellation_is_killed(host: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan.tools.workers.connection.CANCEL_SECONDS", 0.05)
+
+    async def main() -> None:
+        with closing(Worker(host, ADD)) as worker:
+            task = asyncio.create_task(host.call(ToolCall("c", "add")))
+            call = await worker.next_call()
+            task.cancel()
+            assert await worker.next() == protocol.Cancel(call.call)
+            assert await worker.next() is None
+            worker.send(protocol.Exit(128 + signal.SIGKILL))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+
+def test_cancelled_call_that_has_ended_does_not_kill_the_next_one(
+    host: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midspan.tools.workers.connection.CANCEL_SECONDS", 0.05)
+
+    async def main() -> None:
+        with closing(Worker(host, ADD)) as worker:
+            first = asyncio.create_task(host.call(ToolCall("c", "add")))
+            call = await worker.next_call()
+            first.cancel()
+            await worker.next()
+            worker.answer(call, 5)
+            second = asyncio.create_task(host.call(ToolCall("d", "add")))
+            call = await worker.next_call()
+            await asyncio.sleep(0.1)
+            worker.answer(call, 6)
+            assert (await second).value == 6
+
+    run(main())
+
+
 def test_call_waits_for_a_worker_that_has_its_tool(host: Workers) -> None:
     async def main() -> None:
         with closing(Worker(host, ADD)) as first, closing(Worker(host, READ)) as second:
@@ -302,6 +366,16 @@ def test_session_takes_a_worker_that_has_run_no_call(host: Workers) -> None:
     run(main())
 
 
+def test_session_that_has_run_no_call_can_be_closed(host: Workers) -> None:
+    async def main() -> None:
+        host.open_session("s")
+        await host.close_session("s")
+        with pytest.raises(ConfigError, match="'s'"):
+            host.source("s")
+
+    run(main())
+
+
 def test_used_worker_is_stopped_if_a_session_needs_a_new_one(host: Workers) -> None:
     async def main() -> None:
         host.open_session("s")
@@ -350,6 +424,29 @@ def test_closing_stops_idle_workers_and_accepts_no_more(host: Workers, tmp_path:
             assert not (tmp_path / "host.sock").exists()
 
     run(main())
+
+
+def test_host_accepts_workers_again_after_an_accept_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("midspan.tools.workers.listener._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        accepted: asyncio.Future[WorkerConnection] = asyncio.get_running_loop().create_future()
+        options = PoolOptions(None, LIMITS, 1, 1, address=Address(path=str(tmp_path / "host.sock")), token=TOKEN)
+        listener = Listener(options, [], on_connected=accepted.set_result, on_registered=lambda _: None)
+        listener.start()
+        assert listener._server is not None
+        listener._accept(listener._server)  # nobody has connected
+        assert listener.address is not None
+        with listener.address.connect():
+            worker = await accepted
+            worker.kill("closed")
+            await worker.ended
+        listener.close()
+
+    run(main())
+    assert "a worker could not connect" in caplog.text
 
 
 def test_connection_without_a_registration_is_closed(tmp_path: Path, make_workers: Callable[..., Workers]) -> None:

@@ -91,6 +91,7 @@ def test_unix_socket_that_is_in_use_or_is_a_file_is_not_replaced(tmp_path: Path)
     [
         (0, "exited with code 0"),
         (128, "exited with code 128"),
+        (128 + signal.SIGHUP, "was killed by SIGHUP"),
         (128 + signal.SIGKILL, "was killed by SIGKILL"),
         (255, "exited with code 255"),
         (NOT_KILLED, "ended, but processes that it started may still be running"),

@@ -174,8 +174,6 @@ class _Worker:
         """Read the next call in the main thread. Returns None if the event loop reads, now or from now on."""
         while self._is_main_reader():
             messages = self._receive_messages()
-            if messages == []:
-                continue  # of a part of a frame
             message = messages[0] if messages is not None and len(messages) == 1 else None
             tool = self._tools.get(message.name) if isinstance(message, protocol.Call) else None
             if isinstance(message, protocol.Call) and tool is not None and not tool.is_async:
