@@ -97,6 +97,7 @@ def test_words_of_the_name_count_twice_and_those_of_descriptions_of_parameters_a
 
 def test_tool_without_a_topic_needs_an_argument() -> None:
     assert names("Get the information", spec("get_information")) == []
+    assert names("cost with distance 5", spec("x_y_z_cost", distance="number")) == ["x_y_z_cost"]
     assert names("Get the rain", spec("get_rain")) == ["get_rain"]
     assert names("Get the information in Oslo", spec("get_information", city="string")) == ["get_information"]
 
