@@ -39,6 +39,7 @@ SWITCHES = spec(
     include_archived=BOOLEAN,
     loud={"type": "string", "enum": ["FALSE", "TRUE"]},
 )
+HOUSE = spec("house", bedrooms=INTEGER, baths=INTEGER)
 CUPS = spec("list", "", ("n",), n=INTEGER | {"description": "Cups."})
 NOTES = spec("list_notes", note=STRING | {"description": "Such as 'urgent' or 'late'."})
 
@@ -92,6 +93,15 @@ NOTES = spec("list_notes", note=STRING | {"description": "Such as 'urgent' or 'l
         *((spec("get_user", user_id=STRING), f"get {text}", None) for text in ("5", "5 users", "user 5.5")),
         (spec("get_user", user_id=STRING), "get user 5 km", None),
         (spec("drive", "", ("mood",), distance=NUMBER, mood=STRING), "drive 5 'fast'", {"distance": 5, "mood": "fast"}),
+        (spec("drive", "", ("speed",), distance=NUMBER, speed=NUMBER), "drive 5", {"distance": 5}),
+        (HOUSE, "house with 3 bedrooms and 2 baths", {"bedrooms": 3, "baths": 2}),
+        (HOUSE, "house with 3 and 2 baths", {"bedrooms": 3, "baths": 2}),
+        (HOUSE, "house with 3 rooms and 2 doors", None),
+        (spec("route", start=STRING, end=STRING), "route to the Ruhr from the Alps", {"start": "Alps", "end": "Ruhr"}),
+        (spec("route", start=STRING, end=STRING), "route to old Ruhr from old Alps", None),
+        (spec("list", sort={"enum": ["the best", "+"]}), "list the best", None),
+        (spec("stock", symbol=STRING), "stock of GOOGL", {"symbol": "GOOGL"}),
+        (spec("stock", symbol=STRING), "stock of GOOGLE", None),
         (spec("bmi"), "the BMI", {}),
         (spec("weather", city=STRING), "weather oslo", None),
         (spec("weather", city=STRING | {"description": "Such as 'oslo'."}), "weather oslo", None),
