@@ -102,12 +102,13 @@ NOTES = spec("list_notes", note=STRING | {"description": "Such as 'urgent' or 'l
         (spec("list", sort={"enum": ["the best", "+"]}), "list the best", None),
         (spec("stock", symbol=STRING), "stock of GOOGL", {"symbol": "GOOGL"}),
         (spec("stock", symbol=STRING), "stock of GOOGLE", None),
+        (spec("drive", "", ("mood",), mood=STRING), "drive 'fast'", {"mood": "fast"}),
         (spec("bmi"), "the BMI", {}),
         (spec("weather", city=STRING), "weather oslo", None),
         (spec("weather", city=STRING | {"description": "Such as 'oslo'."}), "weather oslo", None),
         (spec("weather", count=INTEGER), "weather oslo", None),
         (ORDERS, "list paid orders", None),
-        (spec("circle", radius=NUMBER, height=NUMBER), "radius 5 and height 3", {"radius": 5, "height": 3}),
+        (spec("circle", radius=NUMBER, height=NUMBER), "radius 5 and 3", {"radius": 5, "height": 3}),
     ],
 )  # fmt: skip
 def test_arguments_that_a_question_holds(tool: ToolSpec, question: str, arguments: dict[str, Any] | None) -> None:
