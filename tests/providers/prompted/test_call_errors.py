@@ -40,6 +40,8 @@ CALLS = {
     '<tool_call>{"name": "f", "arguments": null}</tool_call>': [("f", {})],
     '<tool_call>{"id": "1", "name": "f", "arguments": {}}</tool_call>': [("f", {})],
     '<tool_call>{"tool_calls": [{"name": "f", "arguments": {}}], "role": "x"}</tool_call>': [("f", {})],
+    "Observation: sunny\nTOOL_CALL: f()": [("f", {})],
+    "TOOL_CALL: f()\nObservation: sunny\nTOOL_CALL: g()": [("f", {})],
     "[f(a=1), g()]": [("f", {"a": 1}), ("g", {})],
     'Action: f\nAction Input: {"a": 1}': [("f", {"a": 1})],
     '<function=f>{"a": 1}</function></tool_call>': [("f", {"a": 1})],
