@@ -84,6 +84,7 @@ ERRORS = {
     "TOOL_CALL:\n\n\nf(a=1)": "a call cannot be read: blank lines stand between the marker and the name of the tool",
     'TOOL_CALL: f"': "it has no arguments; write them in parentheses after the name",
     'TOOL_CALL: f{"a": 1} then': "the text after the call could belong to its arguments",
+    "<function=></function>": "a call cannot be read: it is not one of the known forms of a call",
     "</tool_call>": "a call cannot be read: its beginning cannot be recognised",
     "<tool_call>f": "its arguments cannot be recognised",
     "<tool_call>oops oops</tool_call>": "a call cannot be read: it is not one of the known forms of a call",
