@@ -160,6 +160,12 @@ def test_typed_answer_gets_the_schema_of_the_model_that_is_asked() -> None:
     assert ["exclusiveMinimum" in schema["properties"]["n"] for schema in sent] == [False, True]
 
 
+def test_schema_of_a_typed_answer_need_not_be_an_object() -> None:
+    first = ScriptedProvider(["[1, 2]"], profile=ModelProfile(schema=GEMINI_JSON_SCHEMA))
+    assert Agent([first, ScriptedProvider([])], output=list[int]).run_sync("Hi").output == [1, 2]
+    assert first.requests[0].config.output.json_schema["type"] == "array"  # type: ignore[union-attr, index]
+
+
 def test_closing_a_chain_closes_all_its_models() -> None:
     closed: list[str] = []
 

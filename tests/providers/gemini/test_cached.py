@@ -35,7 +35,7 @@ class Server(Recorder):
         self.gone: set[str] = set()
         self.refuses = False
         self.refuses_cached = self.refuses_all = self.refuses_refresh = False
-        self.on_create: Callable[[], None] = lambda: None
+        self.on_refresh: Callable[[], object] = lambda: None
 
     def next(self) -> tuple[int, bytes, dict[str, str]]:
         status, document = self.answered()
@@ -48,8 +48,9 @@ class Server(Recorder):
                 if self.refuses:
                     return 400, {"error": {"code": 400, "message": "Cached content is too small.", "status": "x"}}
                 self.made.append(seen.body)
-                self.on_create()
                 return 200, {"name": f"cachedContents/{len(self.made)}"}
+            if seen.method == "PATCH":
+                self.on_refresh()
             if seen.method == "PATCH" and self.refuses_refresh:
                 return 400, {"error": {"code": 400, "message": "Invalid.", "status": "INVALID_ARGUMENT"}}
             gone = seen.path.split("?")[0].rsplit("/", 1)[-1] in self.gone
@@ -221,6 +222,24 @@ def test_cache_that_cannot_be_refreshed_is_deleted_and_replaced(server: Server) 
     asyncio.run(main())
     assert server.methods() == ["POST", "PATCH", "DELETE", "POST"]
     assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
+
+
+def test_cache_that_is_discarded_during_its_refresh_is_deleted_and_not_used(server: Server) -> None:
+    clock = VirtualClock()
+    provider = Cached(Gemini("gemini-3.8-flash", api_key="k", base_url=server.url), ttl_seconds=100, clock=clock)
+    request = ModelRequest(RequestConfig("gemini-3.8-flash", system=LONG), History([Message.user("go")]))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        await provider.generate(request)
+        await clock.sleep(60)
+        server.refuses_cached = True
+        server.on_refresh = lambda: asyncio.run_coroutine_threadsafe(provider.generate(request), loop).result(10)
+        await provider.generate(request)
+
+    asyncio.run(main())
+    assert server.methods() == ["POST", "PATCH", "DELETE", "DELETE"]
+    assert ["cachedContent" in body for body in server.asked()] == [True, True, False, False]
 
 
 def test_the_last_question_without_tools_goes_past_the_cache(server: Server) -> None:

@@ -9,10 +9,10 @@ import pytest
 from msgspec import Struct
 
 from midspan import Agent, tool
-from midspan._types.exchange import FinishReason, ModelRequest, PartEnd, PartStart, RequestConfig
+from midspan._types.exchange import FinishReason, ModelRequest, Output, PartEnd, PartStart, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
-from midspan._types.specs import BuiltinTool, ToolChoice
+from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
 from midspan.errors import NoAnswerError
 from midspan.providers.offline.client import Offline, respond
 from midspan.providers.provider import Provider
@@ -71,7 +71,17 @@ def test_results_are_reported_as_they_are() -> None:
     assert answered("Weather in Oslo", 1) == "get_weather: 1."
     assert answered("Weather in Oslo", "no such city", is_error=True) == "get_weather failed: no such city."
     assert answered("Weather in Oslo", "get_weather failed: KeyError", is_error=True) == "get_weather failed: KeyError."
-    assert len(answered("Weather in Oslo", ["long"] * 10_000)) < 5000
+
+
+def test_long_results_are_cut_after_4000_characters() -> None:
+    assert answered("Weather in Oslo", "x" * 5000) == f"get_weather: {'x' * 4000}."
+    assert answered("Weather in Oslo", ["long"] * 10_000) == f"get_weather: {('long, ' * 1000)[:4000]}."
+
+
+def test_at_most_20_tools_are_listed() -> None:
+    tools = tuple(ToolSpec(f"tool{number}") for number in range(25))
+    text = respond(request("Who wrote Hamlet?", tools=tools)).message.text
+    assert f"My tools: {', '.join(f'tool{number}' for number in range(20))}. " in text
 
 
 def test_results_without_a_value_are_reported_by_their_content() -> None:
@@ -147,6 +157,27 @@ def test_result_with_more_fields_than_the_type_is_not_a_typed_answer() -> None:
 
     with pytest.raises(NoAnswerError):
         Agent("offline", [tool(reads="*")(get_weather)]).run_sync("Weather in Oslo", output=City)
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_answer"),
+    [
+        ({"properties": {"city": {}, "wind": {"properties": {"speed": {}}}}}, True),
+        ({"properties": {"city": {}}}, False),
+        ({"properties": {"city": {}, "wind": {"properties": {}}}}, False),
+        ({"type": "object"}, True),
+        ({}, True),
+    ],
+)
+def test_objects_of_a_typed_answer_have_only_declared_properties(schema: dict[str, Any], is_answer: bool) -> None:
+    call = respond(request("Weather in Oslo")).message
+    result = ToolResult(call.calls[0].id, "get_weather", {"city": "Oslo", "wind": {"speed": 1}})
+    asked = request("Weather in Oslo", call, Message.user(result), output=Output(schema))
+    if is_answer:
+        assert respond(asked).message.text == '{"city":"Oslo","wind":{"speed":1}}'
+    else:
+        with pytest.raises(NoAnswerError):
+            respond(asked)
 
 
 def test_import_loads_no_word_lists_and_no_http() -> None:

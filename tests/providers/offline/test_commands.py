@@ -71,6 +71,26 @@ def start_engine() -> None:
     """Start the engine."""
 
 
+def list_lamps() -> None:
+    """List something."""
+
+
+def open_ticket(ticket_id: int) -> None:
+    """Open a support ticket."""
+
+
+def buy_share(symbol: str, quantity: int) -> None:
+    """Buy a share of a company."""
+
+
+def set_timer(minutes: int, volume: int = 5) -> None:
+    """Set a timer."""
+
+
+def copy_file(source: str, destination: str) -> None:
+    """Copy a file."""
+
+
 QUIET: dict[tuple[Callable[..., Any], ...], list[str]] = {
     (delete_file,): [
         "Delete a.txt", "Delete *.txt", "Delete .env", "Delete ~/notes", "Delete a b", "Delete old files",
@@ -103,22 +123,35 @@ QUIET: dict[tuple[Callable[..., Any], ...], list[str]] = {
         "Order two dozen lamps", "Order a dozen lamps", "Order 100 times", "Order 1.5k lamps", "Order 12 is late",
         "Order 12 late", "Order 12 broke", "Order 10% lamps", "Order 2 hundred lamps", "Order 3 lamps next week",
         "Order minus 5 lamps", "Order over 5 lamps", "Order up to 5 lamps", "Order 3 lamps stop", "Order 3 lamps wait",
+        "Order 5 lamp", "Order 1 lamps",
     ],
     (tools.order_item, tools.cancel_order): ["Order 12 is late", "Order 12 cancelled", "Order 12 cancels", "Order 12"],
     (order,): [
         f"Order {rest}" for rest in (
             "lamps cancel that", "lamps dont do it", "lamps stop", "lamps wait", "lamps next week", "12 is late",
             "cancelled", "status", "history", "arrived", "to cancel", "Status", "a dozen lamps", "two dozen lamps",
+            "lamps",
         )
     ],
     (order, cancel): ["Order cancelled", "Order cancels", "Order cancelling", "Order lamps cancel", "Order to cancel"],
     (grant_access,): ["Grant Bob read access", "Grant read access", "Grant access to all"],
-    (send_email,): ["Send an email from bob@x.com 'hi'", "Send an email 'hi' from bob@x.com"],
+    (send_email,): [
+        "Send an email from bob@x.com 'hi'", "Send an email 'hi' from bob@x.com",
+        "Send an email to bob@x.com in the body 'hi'", "Send an email to bob@x.com with the hat 'hi'",
+    ],
     (send_short_email,): ["Send an email from bob@x.com", "Send the email of bob@x.com"],
     (tools.stock_level,): [
         "How many lamps are in stock?", "What is the stock level of 'lamp'?", "Which lamps are in stock?",
         "Are lamps in stock?", "Should lamps be in stock?", "Who has 'lamp' in stock?",
     ],
+    (tools.add_item,): [
+        'Add "milk"list', "Add baked", "Add the red garden lamps", "Add the lamps garden", "Add the meter", "Add the x",
+        "Add a lamp", "Add the lamp my list", "Add garden lamp", "Add list eggs", "Add up", "Add milk up",
+    ],
+    (tools.add_item, list_lamps): ["Add lamps"],
+    (open_ticket,): ["Open the number 7", "Open number ticket 7", "Open ticket number"],
+    (set_timer,): ["Set the timer to 5 hours", "Set a timer for 5 minutes", "Set a timer of 5 minutes"],
+    (copy_file,): ["Copy 'a' for 'b'", "Copy the file from the destination 'a' to the source 'b'"],
     (start_engine,): ["Start the engine later", "Start the engines", "Start up", "Should I start the engine?"],
 }  # fmt: skip
 
@@ -137,6 +170,20 @@ def test_command_with_another_reading_calls_nothing(functions: tuple[Callable[..
         (delete_file, "Delete 'a.txt'", {"path": "a.txt"}),
         (delete_file, "Delete the file report_1.txt.", {"path": "report_1.txt"}),
         (delete_named_user, "Delete user Bob", {"name": "Bob"}),
+        (delete_named_user, "Delete the user Bob", {"name": "Bob"}),
+        (tools.add_item, 'Add "milk" list', {"name": "milk"}),
+        (tools.add_item, "Add lamps", {"name": "lamps"}),
+        (tools.add_item, "Add the garden lamp", {"name": "garden lamp"}),
+        (tools.add_item, "Add shed", {"name": "shed"}),
+        (tools.add_item, "Add the tv", {"name": "tv"}),
+        (tools.order_item, "Order 1 lamp", {"item": "lamp", "quantity": 1}),
+        (open_ticket, "Open the ticket number 7", {"ticket_id": 7}),
+        (buy_share, "Buy 10 shares of AAPL", {"symbol": "AAPL", "quantity": 10}),
+        (set_timer, "Set the timer to 5 minutes", {"minutes": 5}),
+        (set_timer, "Set a 5 minute timer", {"minutes": 5}),
+        (set_timer, "Set a timer with the minutes 5 with volume 3", {"minutes": 5, "volume": 3}),
+        (copy_file, "Copy 'a' to 'b'", {"source": "a", "destination": "b"}),
+        (copy_file, "Copy the file from the source 'a' into 'b'", {"source": "a", "destination": "b"}),
         (turn_on_light, "Turn the light on in the kitchen", {"room": "kitchen"}),
         (turn_on_light, "Turn on the light in the kitchen", {"room": "kitchen"}),
         (lock, "Lock the front door", {"door": "front"}),

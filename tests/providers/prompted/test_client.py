@@ -328,6 +328,7 @@ def test_the_same_tools_and_system_prompt_give_the_same_prompt() -> None:
         ask(PromptedTools(inner), Message.user(text))
     first, second = inner.requests
     assert first.config.system == second.config.system
+    assert re.fullmatch(r"TOOL_CALL\[[0-9a-f]{6}\]", marker_of(first))
 
 
 def test_a_prompt_or_a_result_with_the_nonce_of_a_guarded_conversation_makes_no_call() -> None:
@@ -351,6 +352,7 @@ def test_guarded_conversations_that_begin_alike_have_different_nonces() -> None:
     for _ in range(100):
         ask(PromptedTools(inner, guarded=True), Message.user("x"))
     assert len({marker_of(request) for request in inner.requests}) == 100
+    assert all(re.fullmatch(r"TOOL_CALL\[[0-9a-f]{12}\]", marker_of(request)) for request in inner.requests)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def recovered(text: str) -> list[tuple[str, dict[str, Any]]]:
         '```tool_call\npython(default_api.get_weather(city="Paris"))\n```',
         '{"name": "get_weather", "arguments": {"city": "Paris"}}',
         '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>',
+        ' \n\nTOOL_CALL: get_weather({"city": "Paris"})\n\n ',
     ],
 )
 def test_a_whole_call_is_recovered(text: str) -> None:
@@ -61,6 +62,8 @@ def test_several_calls_are_recovered_with_local_ids() -> None:
         'Malformed function call: for c in "ab":\n    print(default_api.get_weather(city=c))',
         'print(default_api.get_weather(city="Oslo"))\nprint(default_api.send(text=',
         "Malformed function call: Failed to parse function call: Function call is empty - no input to parse.",
+        'Sure.\nTOOL_CALL: get_weather({"city": "Paris"})',
+        'TOOL_CALL: get_weather({"city": "Paris"})\nDone.',
         'the call of get_weather cannot be read: expected a comma after "TOOL_CALL: get_weather({"',
     ],
 )

@@ -62,7 +62,7 @@ def _is_clear(match: Matcher, tools: list[Tool], *, is_far: bool) -> bool:
     if is_foreign or match.has_bare_text or (question.is_imperative and question.verb in unexplained):
         return False
     named = len(tool.topics & question.stems) / len(tool.topics) if tool.topics else float(filled > 0)
-    if named < 0.26:
+    if named <= 0.25:
         return is_far and filled > 0 and not unexplained
     if any(prop.could_be_meant for prop in tool.parameters if not prop.required and prop.name not in match.arguments):
         return filled > 0 and len(unexplained) <= (named == 1 and filled > 1) and (filled > 1 or named == 1)
@@ -79,7 +79,7 @@ class _Command:
         self.end = len(self.question.tokens) - (self.question.lowers[-1] in (".", "!", "?"))
         taken = [prop for prop in self.tool.parameters if prop.name in self.taken]
         self.owners = {at: prop for prop in taken for at in self.taken[prop.name].tokens}
-        named = [prop.words for prop in match.tool.parameters if prop.required or prop.name in match.arguments]
+        named = [prop.words for prop in match.tool.parameters if prop.name in match.arguments]
         self.nouns = match.tool.name_words.union(match.tool.first_sentence, *named) - english.STOP - _PARTICLES
         others = [tool.name_words for tool in tools if tool is not match.tool]
         self.actions = english.stems(frozenset[str]().union(*others, *(tool.verbs for tool in tools)))
