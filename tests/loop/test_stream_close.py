@@ -12,7 +12,7 @@ from midspan._types.events import RunStart, TextDelta, TurnEnd
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
-from midspan.errors import ConfigError, IncompleteResponseError, NetworkError
+from midspan.errors import ConfigError, IncompleteResponseError, NetworkError, ServerError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND
@@ -480,5 +480,24 @@ def test_response_is_read_ahead_of_a_slow_reader_only_so_far() -> None:
     async def rest_of(stream: Any) -> AsyncIterator[Any]:
         while (event := await anext(stream, None)) is not None:
             yield event
+
+    run(main)
+
+
+def test_outcome_of_a_stream_that_is_read_to_its_end_is_reported() -> None:
+    async def main() -> None:
+        outcomes: list[Any] = []
+        stream = Agent(ScriptedProvider(["a"])).stream("?")
+        stream.on_end = outcomes.append
+        await drained(stream)
+        failing = Agent(ScriptedProvider([ServerError("down", status=503)])).stream("?")
+        failing.on_end = outcomes.append
+        with pytest.raises(ServerError) as caught:
+            await drained(failing)
+        closed = Agent(ScriptedProvider(["a"])).stream("?")
+        closed.on_end = outcomes.append
+        await anext(closed)
+        await closed.aclose()
+        assert outcomes == [stream.result, caught.value]
 
     run(main)
