@@ -493,6 +493,20 @@ def test_run_id_that_only_the_journal_knows_fails_before_any_request(make_journa
     run(main())
 
 
+def test_run_that_has_only_started_elsewhere_is_not_continued_by_an_equal_one() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        start = RunStart("mine", "scripted", (Message.user("?"),))
+        await journal.append("mine", 0, [to_json(start)], summary=RunSummary().after(start))
+        script = ScriptedProvider(["never"])
+        async with BackgroundRuns(Agent(script), journal) as runs:
+            with pytest.raises(RunExistsError):
+                await runs.result(runs.start("?", run_id="mine"))
+        assert not script.requests
+
+    run(main())
+
+
 @pytest.mark.parametrize("appends", [0, 1])
 def test_journal_error_ends_the_run_and_notifies_subscribers(appends: int) -> None:
     async def main() -> None:
