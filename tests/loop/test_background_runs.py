@@ -876,6 +876,28 @@ def test_events_that_nobody_waits_for_are_stored_together() -> None:
     assert [len(batch) for batch in journal.batches] == [1, 7]
 
 
+def test_subscriber_gets_earlier_events_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._loop.background._WRITE_DELAY_SECONDS", 2 * BOUND)
+
+    async def main() -> None:
+        looking, seen = asyncio.Event(), asyncio.Event()
+
+        @tool(read_only=True)
+        async def look() -> None:
+            looking.set()
+            await seen.wait()
+
+        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "look"), "done"]), [look])) as runs:
+            id = runs.start("?")
+            await looking.wait()
+            async for _, event in runs.subscribe(id):
+                if isinstance(event, ToolStart):
+                    seen.set()
+            assert (await runs.result(id)).text == "done"
+
+    run(main())
+
+
 def test_read_only_call_does_not_wait_for_the_journal() -> None:
     async def main() -> None:
         journal, looked = SlowJournal(), asyncio.Event()
