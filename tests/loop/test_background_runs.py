@@ -95,6 +95,8 @@ def test_all_subscribers_see_the_same_events_from_any_number_on(make_journal: Ma
             assert [number for number, _ in whole] == list(range(len(whole)))
             assert isinstance(whole[0][1], RunStart)
             assert isinstance(whole[-1][1], RunEnd)
+            for reader in (runs, BackgroundRuns(journal=journal)):
+                assert (await reader.status(id)).events == len(whole)
             for begin in range(len(whole) + 1):
                 assert await taken(runs, id, from_event=begin) == whole[begin:]
         await journal.aclose()
@@ -852,7 +854,8 @@ def test_calls_of_a_turn_are_stored_together_before_any_of_them_runs() -> None:
     assert len([batch for batch in journal.batches if "ToolStart" in batch]) <= 2
 
 
-def test_events_that_nobody_waits_for_are_stored_together() -> None:
+@pytest.mark.parametrize(("read_only", "batches"), [(True, [1, 7]), (False, [1, 3, 4])])
+def test_events_that_nobody_waits_for_are_stored_together(read_only: bool, batches: list[int]) -> None:
     journal = RecordingJournal()
 
     async def main() -> None:
@@ -864,7 +867,7 @@ def test_events_that_nobody_waits_for_are_stored_together() -> None:
             now += 0.05  # a fast model
             return "done" if request.history[-1].results else ToolCall("1", "look", {})
 
-        @tool(reads="clock")
+        @tool(read_only=read_only)
         async def look() -> str:
             """Look."""
             return "noon"
@@ -873,7 +876,7 @@ def test_events_that_nobody_waits_for_are_stored_together() -> None:
             await runs.result(runs.start("go", deltas=False))
 
     asyncio.run(main())
-    assert [len(batch) for batch in journal.batches] == [1, 7]
+    assert [len(batch) for batch in journal.batches] == batches
 
 
 def test_subscriber_gets_earlier_events_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:

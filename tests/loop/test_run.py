@@ -503,6 +503,13 @@ def test_results_in_several_turns_are_put_together(form: Any) -> None:
     assert [(one.id, one.is_error) for one in provider.requests[1].history[2].results] == [("1", True), ("2", False)]
 
 
+def test_result_in_the_history_has_the_name_of_its_call() -> None:
+    history = [Message.user("?"), Message("model", (call(a=1, b=2),)), Message.user(ToolResult("1", "", 3))]
+    provider = ScriptedProvider(["3"])
+    Agent(provider, tools=[add]).run_sync(messages=history)
+    assert provider.requests[0].history[-1] == Message.user(ToolResult("1", "add", 3))
+
+
 def test_run_without_prompt_and_messages_is_an_error() -> None:
     with pytest.raises(ConfigError, match="nothing to ask"):
         Agent(ScriptedProvider([])).run_sync()
