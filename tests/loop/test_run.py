@@ -293,6 +293,20 @@ def test_blocked_answer_is_an_error_with_the_transcript_and_runs_no_call() -> No
     assert "was not run" in transcript[-1].results[0].value
 
 
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ({}, "a filter stopped the model"),
+        ({"raw_finish_reason": "SAFETY"}, r"a filter stopped the model \(SAFETY\)"),
+        ({"finish_message": "violence"}, "a filter stopped the model: violence"),
+    ],
+)
+def test_error_of_a_blocked_answer_has_the_reasons_that_are_known(details: dict[str, str], words: str) -> None:
+    blocked = answer(finish=FinishReason.BLOCKED, **details)
+    with pytest.raises(AnswerBlockedError, match=f"^{words}$"):
+        Agent(ScriptedProvider([blocked])).run_sync("?")
+
+
 def test_tokens_used_up_before_any_text_are_an_error() -> None:
     with pytest.raises(NoAnswerError, match="raise max_tokens"):
         Agent(ScriptedProvider([answer(finish=FinishReason.LENGTH)])).run_sync("?")

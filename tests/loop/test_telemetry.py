@@ -98,6 +98,7 @@ def test_spans_of_a_run_have_the_right_parents(how: str) -> None:
     asyncio.run(main())
     assert sorted(map(str, recorded.tree())) == sorted(map(str, TREE))
     assert len({span.context.trace_id for span in recorded.spans}) == 1
+    assert (recorded.one("invoke_agent sums").attributes or {})["gen_ai.agent.name"] == "sums"
 
 
 def test_attributes_follow_the_conventions_and_have_no_content() -> None:
