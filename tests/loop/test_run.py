@@ -517,6 +517,14 @@ def test_results_in_several_turns_are_put_together(form: Any) -> None:
     assert [(one.id, one.is_error) for one in provider.requests[1].history[2].results] == [("1", True), ("2", False)]
 
 
+def test_text_beside_the_results_in_the_history_stays_in_their_message() -> None:
+    results = Message.user(ToolResult("1", "add", 3), Text("Be brief."))
+    history = [Message.user("?"), Message("model", (call(a=1, b=2),)), results]
+    provider = ScriptedProvider(["3"])
+    Agent(provider, tools=[add]).run_sync(messages=history)
+    assert provider.requests[0].history.messages == tuple(history)
+
+
 def test_result_in_the_history_has_the_name_of_its_call() -> None:
     history = [Message.user("?"), Message("model", (call(a=1, b=2),)), Message.user(ToolResult("1", "", 3))]
     provider = ScriptedProvider(["3"])
