@@ -349,6 +349,8 @@ def test_invalid_arguments_are_errors_at_once() -> None:
                 runs.start()
             with pytest.raises(ConfigError, match="run_id is empty"):
                 runs.start("go", run_id="")
+            with pytest.raises(ConfigError, match="run_id is not valid Unicode"):
+                runs.start("go", run_id="half \ud800")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
