@@ -466,6 +466,7 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
             agent.run_sync("What is 1 + 2?")
         assert [message.text for message in raised.value.transcript or ()] == ["What is 1 + 2?"]
     assert "offline model" in agent.run_sync("Hello", model="offline").text
+    assert "offline model" in agent.replace(model="offline").run_sync("Hello").text
 
 
 def test_offline_model_does_not_support_prompt_mode() -> None:

@@ -95,6 +95,8 @@ def test_all_subscribers_see_the_same_events_from_any_number_on(make_journal: Ma
             assert [number for number, _ in whole] == list(range(len(whole)))
             assert isinstance(whole[0][1], RunStart)
             assert isinstance(whole[-1][1], RunEnd)
+            for reader in (runs, BackgroundRuns(journal=journal)):
+                assert (await reader.status(id)).events == len(whole)
             for begin in range(len(whole) + 1):
                 assert await taken(runs, id, from_event=begin) == whole[begin:]
         await journal.aclose()
@@ -347,6 +349,8 @@ def test_invalid_arguments_are_errors_at_once() -> None:
                 runs.start()
             with pytest.raises(ConfigError, match="run_id is empty"):
                 runs.start("go", run_id="")
+            with pytest.raises(ConfigError, match="run_id is not valid Unicode"):
+                runs.start("go", run_id="half \ud800")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
@@ -492,6 +496,20 @@ def test_run_id_that_only_the_journal_knows_fails_before_any_request(make_journa
             with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
                 await runs.result("mine")
         await journal.aclose()
+
+    run(main())
+
+
+def test_run_that_has_only_started_elsewhere_is_not_continued_by_an_equal_one() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        start = RunStart("mine", "scripted", (Message.user("?"),))
+        await journal.append("mine", 0, [to_json(start)], summary=RunSummary().after(start))
+        script = ScriptedProvider(["never"])
+        async with BackgroundRuns(Agent(script), journal) as runs:
+            with pytest.raises(RunExistsError):
+                await runs.result(runs.start("?", run_id="mine"))
+        assert not script.requests
 
     run(main())
 
@@ -869,7 +887,8 @@ def test_calls_of_a_turn_are_stored_together_before_any_of_them_runs() -> None:
     assert len([batch for batch in journal.batches if "ToolStart" in batch]) <= 2
 
 
-def test_events_that_nobody_waits_for_are_stored_together() -> None:
+@pytest.mark.parametrize(("read_only", "batches"), [(True, [1, 7]), (False, [1, 3, 4])])
+def test_events_that_nobody_waits_for_are_stored_together(read_only: bool, batches: list[int]) -> None:
     journal = RecordingJournal()
 
     async def main() -> None:
@@ -881,7 +900,7 @@ def test_events_that_nobody_waits_for_are_stored_together() -> None:
             now += 0.05  # a fast model
             return "done" if request.history[-1].results else ToolCall("1", "look", {})
 
-        @tool(reads="clock")
+        @tool(read_only=read_only)
         async def look() -> str:
             """Look."""
             return "noon"
@@ -890,7 +909,29 @@ def test_events_that_nobody_waits_for_are_stored_together() -> None:
             await runs.result(runs.start("go", deltas=False))
 
     asyncio.run(main())
-    assert [len(batch) for batch in journal.batches] == [1, 7]
+    assert [len(batch) for batch in journal.batches] == batches
+
+
+def test_subscriber_gets_earlier_events_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midspan._loop.background._WRITE_DELAY_SECONDS", 2 * BOUND)
+
+    async def main() -> None:
+        looking, seen = asyncio.Event(), asyncio.Event()
+
+        @tool(read_only=True)
+        async def look() -> None:
+            looking.set()
+            await seen.wait()
+
+        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "look"), "done"]), [look])) as runs:
+            id = runs.start("?")
+            await looking.wait()
+            async for _, event in runs.subscribe(id):
+                if isinstance(event, ToolStart):
+                    seen.set()
+            assert (await runs.result(id)).text == "done"
+
+    run(main())
 
 
 def test_read_only_call_does_not_wait_for_the_journal() -> None:

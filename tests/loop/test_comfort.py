@@ -66,11 +66,14 @@ def test_key_that_is_set_after_the_agent_was_created_is_found(monkeypatch: pytes
     agent = Agent()
     with pytest.raises(ConfigError, match="no model is configured"):
         agent.run_sync("Hello?")
+    brief = agent.replace(system="Be brief.")
     with LocalGemini(["Hi."]) as server:
         monkeypatch.setenv("GEMINI_API_KEY", "a-key-of-some-length")
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", server.url)
         assert agent.run_sync("Hello?").text == "Hi."
+        assert brief.run_sync("Hello?").text == "Hi."
         agent.close()
+        brief.close()
 
 
 # Bugs in tools

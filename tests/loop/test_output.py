@@ -13,6 +13,7 @@ from midspan._types.exchange import Output
 from midspan._types.parts import ToolCall
 from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError, OutputError, SchemaError
+from midspan.providers.anthropic.profile import OUTPUT
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
@@ -209,3 +210,22 @@ def test_schema_of_the_answer_is_adapted_to_the_model() -> None:
     assert Agent(provider, output=form).run_sync("?").output == ["yes"]
     requested = provider.requests[0].config.output
     assert requested == Output({"type": "array", "items": {"type": "string", "enum": ["yes"]}})
+
+
+@pytest.mark.parametrize(
+    ("profile", "form", "by_tool"),
+    [
+        (ModelProfile(output_is_object=True), City, False),
+        (ModelProfile(output_is_object=True), list[int], True),
+        (ModelProfile(output_is_strict=True), City, True),  # without a dialect no schema is strict
+        (ModelProfile(output_schema=OUTPUT, output_is_strict=True), City, False),
+        (ModelProfile(supports_json_with_tools=False), list[int], False),
+    ],
+)
+def test_answer_that_the_model_cannot_give_as_json_is_a_call(profile: ModelProfile, form: Any, by_tool: bool) -> None:
+    value = {"name": "Oslo", "people": 7} if form is City else [1, 2]
+    said = ToolCall("1", ANSWER_TOOL, {"answer": value}) if by_tool else msgspec.json.encode(value).decode()
+    provider = ScriptedProvider([said], profile=profile)
+    result = Agent(provider, output=form).run_sync("?")
+    assert result.output == (City("Oslo", 7) if form is City else [1, 2])
+    assert (provider.requests[0].config.output is None) is by_tool

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import LimitTracker, ToolChoicePolicy, decide
+from midspan._loop.policies import LimitTracker, ResponsePolicy, ToolChoicePolicy, decide
 from midspan._loop.turn import NO_RESPONSE
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
@@ -17,7 +17,7 @@ from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelRes
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState
-from midspan._types.specs import ToolSpec
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError, LimitReachedError, NoAnswerError
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
@@ -123,6 +123,13 @@ def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_
     policy = ToolChoicePolicy([ToolSpec("look", needs_approval=True)])
     with pytest.raises(LimitReachedError, match="run time exceeded"):
         decide([policy], limits, state, NO_RESPONSE)
+
+
+def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_empty() -> None:
+    state = replace(RunState.of(History([Message.user("?")])), turn=4, failed_turns=MAX_FAILED_TURNS)
+    limits = LimitTracker(Limits(max_seconds=1), monotonic() - 2)
+    with pytest.raises(LimitReachedError, match="run time exceeded"):
+        decide([ResponsePolicy(calls_only=False)], limits, state, NO_RESPONSE)
 
 
 def test_meta_of_a_result_is_not_taken_for_a_limit_of_the_run() -> None:
@@ -393,6 +400,30 @@ def test_source_that_builds_its_list_anew_costs_no_more_than_one_that_keeps_it()
         return source.listings
 
     assert listings_of_runs(Listing(keeps=False)) == listings_of_runs(Listing(keeps=True))
+
+
+def test_options_and_tools_know_a_renamed_tool_by_the_name_of_the_caller() -> None:
+    @tool(name="look at", read_only=True)
+    def look(n: int) -> str:
+        """Look."""
+        return "seen"
+
+    @tool(read_only=True)
+    async def outer(context: RunContext[None]) -> Any:
+        """Call the renamed tool."""
+        return (await context.call_tool("look at", {"n": 2})).value
+
+    profile = ModelProfile("Gemini", GEMINI_JSON_SCHEMA)
+    provider = ScriptedProvider([ToolCall("1", "look_at", {"n": 1}), ToolCall("2", "outer"), "done"], profile=profile)
+    choice = {"type": "required", "tool": "look at"}
+    limits = Limits(max_calls_per_tool={"look at": 1})
+    result = Agent(provider, [look, outer], tool_choice=choice, limits=limits).run_sync("?")
+    assert [spec.name for spec in provider.requests[0].config.tools] == ["look_at", "outer"]
+    assert provider.requests[0].config.tool_choice == ToolChoice("required", ("look_at",))
+    assert [run.value for run in result.tool_calls] == [
+        "seen",
+        "look_at was not run: Maximum calls of look_at exceeded (1)",
+    ]
 
 
 def test_derived_agent_closes_only_what_it_added() -> None:

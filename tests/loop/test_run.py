@@ -293,6 +293,20 @@ def test_blocked_answer_is_an_error_with_the_transcript_and_runs_no_call() -> No
     assert "was not run" in transcript[-1].results[0].value
 
 
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ({}, "a filter stopped the model"),
+        ({"raw_finish_reason": "SAFETY"}, r"a filter stopped the model \(SAFETY\)"),
+        ({"finish_message": "violence"}, "a filter stopped the model: violence"),
+    ],
+)
+def test_error_of_a_blocked_answer_has_the_reasons_that_are_known(details: dict[str, str], words: str) -> None:
+    blocked = answer(finish=FinishReason.BLOCKED, **details)
+    with pytest.raises(AnswerBlockedError, match=f"^{words}$"):
+        Agent(ScriptedProvider([blocked])).run_sync("?")
+
+
 def test_tokens_used_up_before_any_text_are_an_error() -> None:
     with pytest.raises(NoAnswerError, match="raise max_tokens"):
         Agent(ScriptedProvider([answer(finish=FinishReason.LENGTH)])).run_sync("?")
@@ -501,6 +515,21 @@ def test_results_in_several_turns_are_put_together(form: Any) -> None:
     waiting = form([Message.user("?"), Message("model", calls)])
     Agent(provider).run_sync([ToolResult("2", "add", 4)], messages=waiting)
     assert [(one.id, one.is_error) for one in provider.requests[1].history[2].results] == [("1", True), ("2", False)]
+
+
+def test_text_beside_the_results_in_the_history_stays_in_their_message() -> None:
+    results = Message.user(ToolResult("1", "add", 3), Text("Be brief."))
+    history = [Message.user("?"), Message("model", (call(a=1, b=2),)), results]
+    provider = ScriptedProvider(["3"])
+    Agent(provider, tools=[add]).run_sync(messages=history)
+    assert provider.requests[0].history.messages == tuple(history)
+
+
+def test_result_in_the_history_has_the_name_of_its_call() -> None:
+    history = [Message.user("?"), Message("model", (call(a=1, b=2),)), Message.user(ToolResult("1", "", 3))]
+    provider = ScriptedProvider(["3"])
+    Agent(provider, tools=[add]).run_sync(messages=history)
+    assert provider.requests[0].history[-1] == Message.user(ToolResult("1", "add", 3))
 
 
 def test_run_without_prompt_and_messages_is_an_error() -> None:

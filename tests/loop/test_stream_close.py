@@ -1,6 +1,7 @@
 """Closing and cancelling streams, whatever the provider and the tools do about it."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Self
@@ -8,11 +9,12 @@ from typing import Any, Self
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._types.events import RunStart, TextDelta, TurnEnd
+from midspan._types.context import RunContext
+from midspan._types.events import RunStart, TextDelta, ToolProgress, TurnEnd
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
-from midspan.errors import ConfigError, IncompleteResponseError, NetworkError
+from midspan.errors import ConfigError, IncompleteResponseError, NetworkError, ServerError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND
@@ -480,5 +482,77 @@ def test_response_is_read_ahead_of_a_slow_reader_only_so_far() -> None:
     async def rest_of(stream: Any) -> AsyncIterator[Any]:
         while (event := await anext(stream, None)) is not None:
             yield event
+
+    run(main)
+
+
+def test_outcome_of_a_stream_that_is_read_to_its_end_is_reported() -> None:
+    async def main() -> None:
+        outcomes: list[Any] = []
+        stream = Agent(ScriptedProvider(["a"])).stream("?")
+        stream.on_end = outcomes.append
+        await drained(stream)
+        failing = Agent(ScriptedProvider([ServerError("down", status=503)])).stream("?")
+        failing.on_end = outcomes.append
+        with pytest.raises(ServerError) as caught:
+            await drained(failing)
+        closed = Agent(ScriptedProvider(["a"])).stream("?")
+        closed.on_end = outcomes.append
+        await anext(closed)
+        await closed.aclose()
+        assert outcomes == [stream.result, caught.value]
+
+    run(main)
+
+
+def test_run_whose_stream_is_dropped_is_cancelled() -> None:
+    class Waits(PartsProvider, ScriptedProvider):
+        async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
+            try:
+                yield Text("a")
+                waits.set()
+                await asyncio.sleep(60)
+            finally:
+                left.set()
+
+    waits, left = asyncio.Event(), asyncio.Event()
+
+    async def main() -> None:
+        stream = Agent(Waits([])).stream("?")
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+        await waits.wait()
+        del stream
+        gc.collect()
+        await left.wait()
+        for _ in range(20):  # the task of the run ends, too
+            await asyncio.sleep(0)
+
+    run(main)
+
+
+def test_stream_that_is_closed_before_it_is_read_has_no_events() -> None:
+    async def main() -> None:
+        provider = ScriptedProvider(["never"])
+        stream = Agent(provider).stream("?")
+        await stream.aclose()
+        assert await drained(stream) == []
+        assert provider.requests == []
+
+    run(main)
+
+
+def test_progress_replaces_the_last_unread_progress_while_64_events_are_unread() -> None:
+    @tool
+    async def count(context: RunContext[None]) -> None:
+        """Report much."""
+        for number in range(100):
+            context.progress(number / 100)
+
+    async def main() -> None:
+        events = await drained(Agent(ScriptedProvider([ToolCall("1", "count"), "done"]), [count]).stream("?"))
+        fractions = [event.fraction for event in events if isinstance(event, ToolProgress)]
+        assert fractions == [number / 100 for number in (*range(63), 99)]
 
     run(main)

@@ -14,9 +14,9 @@ from midspan import Agent, BackgroundRuns, Gemini, Limits, RunContext, Telemetry
 from midspan.emulator import LocalGemini, answer, call
 from midspan.errors import ConfigError, LimitReachedError
 from midspan.events import TextDelta
-from midspan.messages import ToolCall
+from midspan.messages import Blob, Text, Thought, ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
-from midspan.tools import MCPServer, mcp_app, trace_headers
+from midspan.tools import MCPServer, ToolListing, ToolSource, ToolSpec, mcp_app, trace_headers
 from midspan.toolsets.weather import weather_tool
 from tests.gemini.recorder import Recorder, recorder
 from tests.tools.mcp_serve.serving import served
@@ -98,6 +98,7 @@ def test_spans_of_a_run_have_the_right_parents(how: str) -> None:
     asyncio.run(main())
     assert sorted(map(str, recorded.tree())) == sorted(map(str, TREE))
     assert len({span.context.trace_id for span in recorded.spans}) == 1
+    assert (recorded.one("invoke_agent sums").attributes or {})["gen_ai.agent.name"] == "sums"
 
 
 def test_attributes_follow_the_conventions_and_have_no_content() -> None:
@@ -143,6 +144,51 @@ def test_content_is_recorded_on_request() -> None:
     assert json.loads(str(request["gen_ai.system_instructions"])) == [{"type": "text", "content": "Be brief."}]
     executed = recorded.one("execute_tool add").attributes or {}
     assert (executed["gen_ai.tool.call.arguments"], executed["gen_ai.tool.call.result"]) == ('{"a":1,"b":2}', "3")
+    run = recorded.one("invoke_agent").attributes or {}
+    assert [message["role"] for message in json.loads(str(run["gen_ai.input.messages"]))] == ["user"]
+    outputs = json.loads(str(run["gen_ai.output.messages"]))
+    assert [message["role"] for message in outputs] == ["assistant", "user", "assistant"]
+    assert [message.get("finish_reason") for message in outputs] == [None] * 3
+
+
+def test_parts_of_content_have_the_types_of_the_conventions() -> None:
+    recorded = Recorded(include_content=True)
+    model = ScriptedProvider([[Thought("Hm."), Text("A cat.")]])
+    Agent(model, telemetry=recorded.telemetry).run_sync(["What is this?", Blob.of(b"x", "image/png")])
+    request = recorded.one("chat scripted").attributes or {}
+    [asked] = json.loads(str(request["gen_ai.input.messages"]))
+    assert asked["parts"] == [{"type": "text", "content": "What is this?"}, {"type": "blob"}]
+    thought, text = {"type": "reasoning", "content": "Hm."}, {"type": "text", "content": "A cat."}
+    assert json.loads(str(request["gen_ai.output.messages"])) == [
+        {"role": "assistant", "parts": [thought, text], "finish_reason": "end"}
+    ]
+    assert "gen_ai.system_instructions" not in request
+
+
+def test_only_requests_are_spans_of_a_client() -> None:
+    recorded = Recorded()
+    model = ScriptedProvider([ToolCall("1", "add", {"a": 1, "b": 2}), "3"])
+    Agent(model, [add], telemetry=recorded.telemetry).run_sync("?")
+    kinds = {span.name: span.kind for span in recorded.spans}
+    internal, client = trace.SpanKind.INTERNAL, trace.SpanKind.CLIENT
+    assert kinds == {"invoke_agent": internal, "chat scripted": client, "execute_tool add": internal}
+
+
+@pytest.mark.parametrize("include_content", [False, True])
+def test_message_of_an_error_is_content(include_content: bool) -> None:
+    class Broken(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("broken"),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            raise ValueError(SECRET * 100)
+
+    recorded = Recorded(include_content=include_content)
+    Agent(ScriptedProvider([ToolCall("1", "broken"), "so"]), Broken(), telemetry=recorded.telemetry).run_sync("?")
+    failed = recorded.one("execute_tool broken")
+    assert (failed.attributes or {})["error.type"] == "ValueError"
+    assert failed.status.description == ((SECRET * 100)[:1_000] if include_content else None)
+    assert not failed.events  # an event would have the message, too
 
 
 def test_errors_are_recorded_on_the_spans_that_failed() -> None:

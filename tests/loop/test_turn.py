@@ -6,10 +6,12 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from midspan import Agent, tool
 from midspan._loop.turn import checked_response
 from midspan._types.context import RunContext
-from midspan._types.events import ToolCallDelta
+from midspan._types.events import ToolCallDelta, TurnStart
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     FinishReason,
@@ -118,3 +120,18 @@ def test_tool_that_has_timed_out_cannot_call_others() -> None:
     runs = Agent(ScriptedProvider(script), tools=[slow, wait, look]).run_sync("?").tool_calls
     assert runs[1].value is True
     assert values == ["look was not run: the tool that calls it was cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer_only"),
+    [
+        ({}, True),
+        ({"output": int}, False),  # the text may have to be asked for again
+        ({"tools": [look]}, False),
+        ({"tools": [look], "tool_choice": "none"}, True),
+        ({"tools": [look], "tool_choice": "none", "output": int}, False),
+    ],
+)
+def test_start_of_a_turn_says_whether_its_text_is_the_answer(options: dict[str, Any], answer_only: bool) -> None:
+    [start] = [event for event in Agent(ScriptedProvider(["1"])).stream("?", **options) if isinstance(event, TurnStart)]
+    assert start.answer_only is answer_only

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
+from midspan._types.events import ToolStart
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolCall
@@ -203,3 +204,22 @@ def test_time_limit_includes_listing_the_tools(*, streaming: bool) -> None:
         assert caught.value.transcript == (Message.user("?"),)
 
     asyncio.run(main())
+
+
+def test_start_of_a_call_says_whether_it_may_write_and_whether_more_calls_follow() -> None:
+    @tool
+    def pay(n: int) -> str:
+        """Pay."""
+        return "paid"
+
+    @tool(read_only=True)
+    def look(n: int) -> str:
+        """Look."""
+        return "seen"
+
+    calls = [ToolCall(str(n), name, {"n": n}) for n, name in enumerate(["pay", "look", "pay"])]
+    agent = Agent(
+        ScriptedProvider([calls, "done"]), [pay, look], limits=Limits(max_calls_per_tool=1, on_limit="answer")
+    )
+    starts = [event for event in agent.stream("?") if isinstance(event, ToolStart)]
+    assert [(start.may_write, start.has_more) for start in starts] == [(True, True), (False, True), (False, False)]

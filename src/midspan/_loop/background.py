@@ -200,17 +200,16 @@ class BackgroundRun:
             raise error
 
     async def _consume(self) -> None:
-        has_unstored_call = False  # a call that may write has started, and its ToolStart is not known to be stored
+        must_store = True  # RunStart; later a call that may write
         async with aclosing(self._stream):
             async for event in self._stream:
                 self._enqueue(event)
                 has_more = False
                 if type(event) is ToolStart:
-                    has_unstored_call, has_more = has_unstored_call or event.may_write, event.has_more
-                is_behind = len(self._unstored) >= _MAX_UNSTORED
-                if (has_unstored_call and not has_more) or type(event) is RunStart or is_behind:
+                    must_store, has_more = must_store or event.may_write, event.has_more
+                if (must_store and not has_more) or len(self._unstored) >= _MAX_UNSTORED:
                     await self._flush()
-                    has_unstored_call = False
+                    must_store = False
                 if self.journal_error is not None:
                     raise self.journal_error
 

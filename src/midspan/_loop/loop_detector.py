@@ -62,15 +62,15 @@ class LoopDetector(Policy):
         self.repeated = {}
         if not self._seen_keys:
             self._seen_keys.update(_key(run.call) for run in state.tool_runs)
-        keys = [_key(call) for _, call in calls]
-        is_repeated = not self._seen_keys.isdisjoint(keys)
-        self._seen_keys.update(keys)
+        keys = {index: _key(call) for index, call in calls}
+        is_repeated = not self._seen_keys.isdisjoint(keys.values())
+        self._seen_keys.update(keys.values())
         if not is_repeated:
             return {}
         self._count(state)
         counts: dict[int, int] = {}
-        for key, (index, call) in zip(keys, calls, strict=True):
-            known, spec = self._known.get(key), self._specs.get(call.name)
+        for index, call in calls:
+            known, spec = self._known.get(keys[index]), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:

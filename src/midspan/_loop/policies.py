@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.exchange import END, Budget, FinishReason, ModelResponse
+from midspan._types.exchange import Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
@@ -86,8 +86,7 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
     calls = state.calls
     is_late = limits.deadline is not None and limits.out_of_time() is not None
     retry: Retry | None = None
-    # If a complete response has calls, `refuse` checks them, and `after_response` has nothing to check.
-    if not is_late and state.turn and not (calls and response.finish_reason is END):
+    if not is_late:
         for policy in policies:
             retry = policy.after_response(state, response)
             if retry is not None:

@@ -193,14 +193,11 @@ class Run:
 
     def _has_ended(self) -> bool:
         """Whether a tool or a limit has ended the run. Raises the exception of a tool (`raise_tool_errors`)."""
-        limits = self.limits
         if self.calls.tool_error is not None:
             raise self.calls.tool_error
-        if self.state.final_result is not None:
+        if self.state.final_result is not None or self.limits.ended_with_message:
             return True
-        if limits.ended_with_message:
-            return True
-        return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
+        return self.limits.after_calls(self.state)
 
     async def _finish(self) -> None:
         state, final = self.state, self.state.final_result
