@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from row_files import Tally, lines_of
 
-from midspan.emulator.gemini.api import ApiError, Route, route_of
+from midspan.emulator.gemini.api import ApiError, ApiRoute, route_of
 from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.models import ModelRules, exists, rules_of
 from midspan.emulator.gemini.reading import read
@@ -135,7 +135,7 @@ def judge_rejected(row: Row, error: ApiError | None, rules: set[str]) -> set[str
     return rules
 
 
-def emulate(route: Route, model: ModelRules | None, row: Row, rules: set[str]) -> ApiError | None:
+def emulate(route: ApiRoute, model: ModelRules | None, row: Row, rules: set[str]) -> ApiError | None:
     """Return the error of the emulator, for an unknown model that of the model that accepts most."""
     body = json.dumps(row["request_json"]).encode()
     try:
@@ -163,7 +163,7 @@ def model_exists(model: ModelRules, rules: set[str], *, was_found: bool) -> bool
     return True
 
 
-def model_of(route: Route, row: Row, rules: set[str]) -> ModelRules | None:
+def model_of(route: ApiRoute, row: Row, rules: set[str]) -> ModelRules | None:
     """Return the model of a row; None if it is not known."""
     model = route.name if route.collection != "cachedContents" else None
     is_lost = model is None or model.lower() == "unknown"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.text import describe_error
+from midspan._cli.text import error_sentence
 from midspan.errors import CredentialsError
 from tests.bounds import BOUND
 from tests.cli.terminal import MIDSPAN, SHELL_MIDSPAN, Terminal, conversation, environment, midspan, started
@@ -328,9 +328,9 @@ def test_missing_key_is_reported_with_advice_for_a_shell(home: Path, arguments: 
 
 def test_error_with_a_shell_message_is_described_by_it() -> None:
     error = CredentialsError("no key: give api_key=…")
-    assert describe_error(error) == "no key: give api_key=…"
+    assert error_sentence(error) == "no key: give api_key=…"
     error.shell_message = "no key: set\n SOME_KEY"
-    assert describe_error(error) == "no key: set SOME_KEY"
+    assert error_sentence(error) == "no key: set SOME_KEY"
 
 
 def test_missing_vertex_credentials_are_reported_with_advice_for_a_shell(home: Path) -> None:

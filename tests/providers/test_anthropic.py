@@ -29,7 +29,7 @@ from midspan.errors import ConfigError, InvalidRequestError, MalformedResponseEr
 from midspan.providers import RetryPolicy
 from midspan.providers.anthropic.client import Anthropic
 from midspan.providers.anthropic.decode import StreamDecoder, decode_response
-from midspan.providers.anthropic.profile import Capabilities, capabilities_of
+from midspan.providers.anthropic.profile import ClaudeCapabilities, capabilities_of
 from tests.gemini.recorder import Recorder, recorder
 
 HI = Message.user("Hi")
@@ -166,22 +166,22 @@ def test_thinking_of_each_model(model: str, settings: ModelSettings, thinking: A
 @pytest.mark.parametrize(
     ("model", "capabilities"),
     [
-        ("claude-3-opus-20240229", Capabilities(False, False, 4_096)),
-        ("claude-3-5-haiku-latest", Capabilities(False, False, 8_192)),
-        ("claude-3-7-sonnet", Capabilities(True, False, 16_000)),
-        ("claude-sonnet-4-20250514", Capabilities(True, False, 16_000)),
-        ("claude-sonnet-4-6", Capabilities(True, True, 16_000)),
-        ("claude-opus-4-7", Capabilities(False, True, 16_000)),
-        ("claude-next", Capabilities(False, True, 16_000)),
+        ("claude-3-opus-20240229", ClaudeCapabilities(False, False, 4_096)),
+        ("claude-3-5-haiku-latest", ClaudeCapabilities(False, False, 8_192)),
+        ("claude-3-7-sonnet", ClaudeCapabilities(True, False, 16_000)),
+        ("claude-sonnet-4-20250514", ClaudeCapabilities(True, False, 16_000)),
+        ("claude-sonnet-4-6", ClaudeCapabilities(True, True, 16_000)),
+        ("claude-opus-4-7", ClaudeCapabilities(False, True, 16_000)),
+        ("claude-next", ClaudeCapabilities(False, True, 16_000)),
     ],
 )
-def test_capabilities_of_a_model_follow_from_its_version(model: str, capabilities: Capabilities) -> None:
+def test_capabilities_of_a_model_follow_from_its_version(model: str, capabilities: ClaudeCapabilities) -> None:
     assert capabilities_of(model) == capabilities
     assert Anthropic(model, api_key="k")._capabilities == capabilities
 
 
 def test_given_capabilities_win() -> None:
-    claude = Anthropic("claude-next", api_key="k", capabilities=Capabilities(True, False, 99))
+    claude = Anthropic("claude-next", api_key="k", capabilities=ClaudeCapabilities(True, False, 99))
     body = claude.wire_request(ModelRequest(RequestConfig("claude-next"), History([HI])), stream=False).body
     assert json.loads(body)["max_tokens"] == 99
 

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from midspan import Agent, SqliteJournal
-from midspan._server.config import ServerConfig, Tokens
+from midspan._server.config import AccessTokens, ServerConfig
 from midspan._server.openapi import OPERATIONS
 from midspan.errors import ConfigError
 from midspan.server import create_app
@@ -91,15 +91,15 @@ def test_every_endpoint_but_the_open_ones_demands_a_token() -> None:
 
 
 def test_tokens_are_read_from_the_environment_and_kept_as_hashes(tmp_path: Path) -> None:
-    tokens = Tokens.of_environment({"MIDSPAN_TOKENS": f"ann:{ANN}, {BOB}"})
+    tokens = AccessTokens.of_environment({"MIDSPAN_TOKENS": f"ann:{ANN}, {BOB}"})
     assert (len(tokens), tokens.owner(ANN), tokens.owner("x")) == (2, "ann", None)
     owner = tokens.owner(BOB)
     assert owner is not None
     assert BOB not in owner
     assert ANN not in str(vars(tokens))
     (tmp_path / "tokens").write_text(f"ann:{ANN}\n{BOB}\n")
-    assert Tokens.of_environment({"MIDSPAN_TOKENS_FILE": str(tmp_path / "tokens")}).owner(BOB) == owner
-    assert len(Tokens.of_environment({})) == 0
+    assert AccessTokens.of_environment({"MIDSPAN_TOKENS_FILE": str(tmp_path / "tokens")}).owner(BOB) == owner
+    assert len(AccessTokens.of_environment({})) == 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_tokens_are_read_from_the_environment_and_kept_as_hashes(tmp_path: Path)
 )
 def test_unusable_tokens_are_refused_without_showing_them(text: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        Tokens.of_text(text)
+        AccessTokens.of_text(text)
     assert ANN not in str(raised.value)
 
 
@@ -129,7 +129,7 @@ def test_tokens_of_a_program_are_checked_too(tokens: Any, problem: str) -> None:
 
 @pytest.mark.requirement("H-03")
 def test_other_addresses_demand_tokens_or_an_explicit_flag() -> None:
-    none, some = Tokens(), Tokens(TOKENS)
+    none, some = AccessTokens(), AccessTokens(TOKENS)
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
         with pytest.raises(ConfigError, match="MIDSPAN_TOKENS"):
             ServerConfig(host=host).check_exposed(none)

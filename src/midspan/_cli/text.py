@@ -96,7 +96,7 @@ def exit_code(error: BaseException) -> int:
     return 1
 
 
-def describe_error(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """Return a sentence about an error, on one line."""
     match error:
         case KeyboardInterrupt():
@@ -114,7 +114,7 @@ def describe_error(error: BaseException) -> str:
 
 def error_fields(error: BaseException) -> dict[str, str]:
     name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-    return {"type": name, "message": describe_error(error)}
+    return {"type": name, "message": error_sentence(error)}
 
 
 def print_error(error: BaseException, sentence: str = "", *, verbose: bool) -> None:
@@ -123,7 +123,7 @@ def print_error(error: BaseException, sentence: str = "", *, verbose: bool) -> N
         import traceback  # loaded for -v only
 
         sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
-    print_line(sentence or describe_error(error))
+    print_line(sentence or error_sentence(error))
 
 
 def print_line(text: str, prefix: str = "midspan: ") -> None:

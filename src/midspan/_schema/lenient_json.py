@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from midspan._schema.problems import quoted
+from midspan._types.texts import SURROGATE
 
 TOKEN_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
 """Special tokens that Gemma 4, FunctionGemma and Gemini write around strings."""
@@ -182,7 +183,7 @@ class LenientJsonParser:
             if not self._python and mark != '"' and _AMBIGUOUS_QUOTE.search(body):
                 raise ValueError("\\'")
             text = _ESCAPE.sub(decode, body)
-            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if _SURROGATE.search(text) else text
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(text) else text
         except (UnicodeDecodeError, OverflowError):
             raise InvalidJson("an escape in a string is an unpaired surrogate", begin) from None
         except ValueError as error:
@@ -245,7 +246,6 @@ def _string(closing: str) -> re.Pattern[str]:
     return re.compile(rf"((?:[^\\{closing}]+|\\.)*+)[{closing}]", re.DOTALL)
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _REST = re.compile("[\\s\ufeff\u200b]*\\Z")
 _QUOTES = "\"'“”„\u2018\u2019"
 # Comments that end are skipped here; one that does not, or that contains a quote, is left to `_reject_comment`.

@@ -15,8 +15,8 @@ from midspan._loop.result import NumberedEvents, RunResult
 from midspan._server import documents
 from midspan._server.config import OWNER
 from midspan._server.http import (
-    ApiError,
-    EventStream,
+    EventStreamResponse,
+    HttpError,
     error_document,
     frame,
     invalid,
@@ -39,7 +39,7 @@ _DONE = frame({"type": "done"}, event="done")
 _NO_EVENT = "Last-Event-ID must be the id of an event of this run"
 
 
-class Api:
+class ApiEndpoints:
     """The endpoints of our own API."""
 
     def __init__(self, service: Service) -> None:
@@ -52,7 +52,9 @@ class Api:
         if body.stream:
             frames = _event_frames(service.runs.subscribe(run.id), run.id)
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
-            return EventStream(frames, service.config, headers={"x-run-id": run.id}, on_disconnect=on_disconnect)
+            return EventStreamResponse(
+                frames, service.config, headers={"x-run-id": run.id}, on_disconnect=on_disconnect
+            )
         await service.wait(run, request.receive, cancel_on_disconnect=body.cancel_on_disconnect)
         try:
             result = run.result.result()
@@ -158,7 +160,7 @@ class Api:
         if info.summary.state != "running" and from_event == info.length:
             return Response(status_code=204)  # tells the EventSource of a browser not to come back
         events = service.runs.subscribe(run_id, from_event=from_event, view=view)
-        return EventStream(_event_frames(events, run_id, _DONE if view == "final" else b""), service.config)
+        return EventStreamResponse(_event_frames(events, run_id, _DONE if view == "final" else b""), service.config)
 
     # Sessions
 
@@ -336,5 +338,5 @@ def session_of(request: Request) -> str:
     return session
 
 
-def _unknown_session(session: str) -> ApiError:
-    return ApiError(404, f"there is no session {session[:100]!r}")
+def _unknown_session(session: str) -> HttpError:
+    return HttpError(404, f"there is no session {session[:100]!r}")

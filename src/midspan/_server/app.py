@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
 from midspan._schema.settings import settings_of
-from midspan._server.api import Api
-from midspan._server.config import OWNER, ServerConfig, Tokens
-from midspan._server.http import ApiError, unexpected_error
+from midspan._server.api import ApiEndpoints
+from midspan._server.config import OWNER, AccessTokens, ServerConfig
+from midspan._server.http import HttpError, unexpected_error
 from midspan._server.metrics import Metrics
 from midspan._server.openai import OpenAIApi
 from midspan._server.openapi import openapi_document, openapi_page
@@ -89,7 +89,7 @@ def create_app(
     agent: Agent,
     *,
     journal: Journal | None = None,
-    tokens: Mapping[str, str] | Tokens | None = None,
+    tokens: Mapping[str, str] | AccessTokens | None = None,
     authenticate: Authenticate | None = None,
     provider: str | None = None,
     close_agent: bool = False,
@@ -105,7 +105,7 @@ def create_app(
     config = settings_of(ServerConfig, settings, "create_app")
     if inspect.iscoroutinefunction(authenticate):
         raise ConfigError("authenticate must be a sync function, which returns the owner or None; it cannot be async")
-    known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+    known = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
     is_authenticated = authenticate is not None or bool(known)
     service = Service(agent, config, journal, provider)
     metrics, mcp = Metrics(service), McpEndpoint(service)
@@ -129,7 +129,7 @@ def create_app(
 
 
 def _routes(service: Service, metrics: Metrics, mcp: "McpEndpoint", *, has_tokens: bool) -> list[BaseRoute]:
-    api, openai, ui = Api(service), OpenAIApi(service), UiApi(service)
+    api, openai, ui = ApiEndpoints(service), OpenAIApi(service), UiApi(service)
     document = openapi_document(service.models, has_tokens=has_tokens)
     table: list[tuple[str, str, Endpoint]] = [
         ("POST", "/api/v1/chat", api.chat),
@@ -202,7 +202,7 @@ class AccessMiddleware:
             self._check(scope)
             await self._app(scope, receive, send_and_record_status)
         except Exception as error:  # noqa: BLE001 - clients get a sentence, whatever the error is
-            failure = error if isinstance(error, ApiError) else unexpected_error(error, scope)
+            failure = error if isinstance(error, HttpError) else unexpected_error(error, scope)
             if status:
                 raise ConnectionAbortedError("the response was cut off by an error") from None
             await failure.response(scope)(scope, receive, send_and_record_status)
@@ -213,14 +213,14 @@ class AccessMiddleware:
         headers = Headers(scope=scope)
         match self._allowed.refused_header(headers.get("host", ""), headers.get("origin")):
             case "host":
-                raise ApiError(403, "this value of the Host header is not allowed here; see allowed_hosts")
+                raise HttpError(403, "this value of the Host header is not allowed here; see allowed_hosts")
             case "origin":
-                raise ApiError(403, "web pages of this origin are not allowed here; see cors_origins")
+                raise HttpError(403, "web pages of this origin are not allowed here; see cors_origins")
         owner = self._authenticate(headers)
         scope[OWNER] = owner if isinstance(owner, str) and owner else None  # False must not be accepted as an owner
         if scope[OWNER] is None and scope["path"].removeprefix(scope.get("root_path", "")) not in OPEN_PATHS:
             challenge = {"WWW-Authenticate": "Bearer"}
-            raise ApiError(401, "send a valid token as `Authorization: Bearer TOKEN`", headers=challenge)
+            raise HttpError(401, "send a valid token as `Authorization: Bearer TOKEN`", headers=challenge)
 
 
 class McpEndpoint:
@@ -257,7 +257,7 @@ class McpEndpoint:
 
     def _new_app(self, owner: str) -> "MCPApp":
         if find_spec("mcp") is None:
-            raise ApiError(404, "this server does not speak MCP: it needs pip install 'midspan[mcp]'")
+            raise HttpError(404, "this server does not speak MCP: it needs pip install 'midspan[mcp]'")
         from midspan.tools.mcp.serve.app import mcp_app  # slow to import
 
         tools, limit = OwnedTools(self._service, owner), self._service.config.max_body_bytes

@@ -56,7 +56,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Whether only this machine can reach the server."""
         return self.host in LOOPBACK_HOSTS
 
-    def check_exposed(self, tokens: "Tokens") -> None:
+    def check_exposed(self, tokens: "AccessTokens") -> None:
         """Raise ConfigError if other machines could use the server without a token."""
         if not (self.is_local or tokens or self.allow_anonymous):
             raise ConfigError(
@@ -76,7 +76,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return AllowedOrigins.of(hosts, self.cors_origins)
 
 
-class Tokens:
+class AccessTokens:
     """The tokens that clients send, each with the name of its owner. Only hashes are kept."""
 
     def __init__(self, tokens: Mapping[str, str] | None = None) -> None:
@@ -90,7 +90,7 @@ class Tokens:
         self._owners = list(owners.items())
 
     @classmethod
-    def of_text(cls, text: str) -> "Tokens":
+    def of_text(cls, text: str) -> "AccessTokens":
         """Return the tokens of a text such as `token1,ann:token2`: separated by commas or white space.
 
         What a token without a name owns is stored under a part of its hash.
@@ -108,7 +108,7 @@ class Tokens:
         return cls(tokens)
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str]) -> "Tokens":
+    def of_environment(cls, environment: Mapping[str, str]) -> "AccessTokens":
         """Return the tokens of MIDSPAN_TOKENS, or of the file that MIDSPAN_TOKENS_FILE names."""
         text = environment.get("MIDSPAN_TOKENS", "")
         path = environment.get("MIDSPAN_TOKENS_FILE", "")

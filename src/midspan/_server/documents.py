@@ -218,7 +218,7 @@ ContentPart = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
 ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class FunctionCall(Struct, frozen=True):
+class OpenAIFunctionCall(Struct, frozen=True):
     name: str
     arguments: str
 
@@ -226,7 +226,7 @@ class FunctionCall(Struct, frozen=True):
 class OpenAIToolCall(Struct, frozen=True, kw_only=True):
     id: str
     type: Literal["function"] = "function"
-    function: FunctionCall
+    function: OpenAIFunctionCall
 
 
 class OpenAIMessage(Struct, frozen=True, kw_only=True):
@@ -237,7 +237,7 @@ class OpenAIMessage(Struct, frozen=True, kw_only=True):
     tool_call_id: str | None = None
 
 
-class FunctionDeclaration(Struct, frozen=True, kw_only=True):
+class OpenAIFunction(Struct, frozen=True, kw_only=True):
     name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -246,7 +246,7 @@ class FunctionDeclaration(Struct, frozen=True, kw_only=True):
 
 class OpenAITool(Struct, frozen=True, kw_only=True):
     type: Literal["function"]
-    function: FunctionDeclaration
+    function: OpenAIFunction
 
 
 class NamedFunction(Struct, frozen=True):

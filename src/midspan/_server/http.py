@@ -30,7 +30,7 @@ encode_json = msgspec.json.Encoder().encode
 # Errors
 
 
-class ApiError(Exception):
+class HttpError(Exception):
     """A response that is an error."""
 
     def __init__(
@@ -72,20 +72,20 @@ _PROVIDER_MESSAGES: dict[type[Exception], tuple[int, str]] = {
 _INTERNAL = "the server could not process the request; its log says why"
 
 
-def invalid(message: str) -> ApiError:
-    return ApiError(400, message)
+def invalid(message: str) -> HttpError:
+    return HttpError(400, message)
 
 
-def run_error(error: BaseException, run_id: str) -> ApiError:
+def run_error(error: BaseException, run_id: str) -> HttpError:
     """Return the response for a run that ended with an error. What clients must not read goes to the log."""
     status, message = _describe(type(error), str(error))
     if message != str(error):
         fields = {"run_id": run_id}
         _log.warning("run %s failed: %s: %s", run_id, type(error).__name__, error, extra=fields)
     if isinstance(error, MidspanError) and error.kind == CANCELLED:
-        return ApiError(409, message, error="cancelled")
+        return HttpError(409, message, error="cancelled")
     headers = {"Retry-After": "1"} if status == 503 else {}
-    return ApiError(status, message, error="invalid_request" if status == 400 else "processing_error", headers=headers)
+    return HttpError(status, message, error="invalid_request" if status == 400 else "processing_error", headers=headers)
 
 
 def public_error(info: ErrorInfo) -> ErrorInfo:
@@ -115,18 +115,18 @@ def _describe(error_class: type[BaseException], message: str) -> tuple[int, str]
     return 500, _INTERNAL
 
 
-def unexpected_error(error: Exception, scope: Scope) -> ApiError:
+def unexpected_error(error: Exception, scope: Scope) -> HttpError:
     """Return the response for an exception that an endpoint or the router raised."""
     if not isinstance(error, HTTPException):
         _log.error("%s %s failed", scope.get("method"), scope.get("path"), exc_info=error)
-        return ApiError(500, _INTERNAL)
+        return HttpError(500, _INTERNAL)
     headers = dict(error.headers or {})
     messages = {
         404: f"there is nothing at {scope['path'][:200]!r}; see /openapi.json",
         405: f"{scope['method'][:20]} is not allowed here; allowed: {headers.get('Allow', '')}",
     }
     message = messages.get(error.status_code, HTTPStatus(error.status_code).phrase)
-    return ApiError(error.status_code, message, headers=headers)
+    return HttpError(error.status_code, message, headers=headers)
 
 
 # Requests
@@ -136,7 +136,7 @@ async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
     """Return the body of a request. Raises ApiError if it is too large, too slow or not valid."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise ApiError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
+        raise HttpError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
     body = await _read(request, config)
     try:
         return msgspec.json.decode(body, type=kind)
@@ -152,9 +152,9 @@ async def _read(request: Request, config: ServerConfig) -> bytes:
             async for piece in request.stream():
                 body += piece
                 if len(body) > limit:
-                    raise ApiError(413, f"the body of the request has more than {limit} bytes", headers=close)
+                    raise HttpError(413, f"the body of the request has more than {limit} bytes", headers=close)
     except TimeoutError:
-        raise ApiError(408, "the body of the request did not arrive in time", headers=close) from None
+        raise HttpError(408, "the body of the request did not arrive in time", headers=close) from None
     return bytes(body)
 
 
@@ -192,7 +192,7 @@ _HEADERS = {
 }
 
 
-class EventStream:
+class EventStreamResponse:
     """A response whose body is a stream of frames. The next frame is made when the client has taken the last one."""
 
     def __init__(

@@ -28,7 +28,7 @@ _TICK_SECONDS = 0.1
 _LOG_FIELDS = ("run_id", "call_id", "tool")
 
 
-class Connection(HttpToolsProtocol):
+class ServerConnection(HttpToolsProtocol):
     """A connection that is closed if the headers of a request are too slow or too large.
 
     uvicorn has no settings for this and does not document the base class, so pyproject.toml bounds uvicorn's version.
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
                 host=config.host,
                 port=config.port,
                 loop="auto",
-                http=type("TimedConnection", (Connection,), {"header_timeout": config.request_timeout}),
+                http=type("TimedConnection", (ServerConnection,), {"header_timeout": config.request_timeout}),
                 ws="none",
                 lifespan="on",
                 log_config=None,

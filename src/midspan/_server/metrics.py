@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from midspan._loop.result import RunResult
-from midspan._server.http import ApiError
+from midspan._server.http import HttpError
 from midspan._server.service import Service, StartedRun
 from midspan._types.exchange import Usage
 from midspan._types.run_state import ToolRun
@@ -86,7 +86,7 @@ class Metrics:
         """An error does not carry the calls of the run, but the journal has them."""
         try:
             stored = await self._service.stored(run.owner, run.id)
-        except (ApiError, JournalError):  # it was deleted meanwhile, or could not be stored
+        except (HttpError, JournalError):  # it was deleted meanwhile, or could not be stored
             self.runs.labels(run.choice.id, "failed").inc()
             return
         state = stored.state

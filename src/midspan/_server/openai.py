@@ -17,8 +17,8 @@ from midspan._server import documents
 from midspan._server.config import OWNER
 from midspan._server.http import (
     DONE,
-    ApiError,
-    EventStream,
+    EventStreamResponse,
+    HttpError,
     encode_json,
     frame,
     invalid,
@@ -64,7 +64,7 @@ class OpenAIApi:
         run = await self._start(request.scope[OWNER], body)
         if body.stream:
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
-            return EventStream(self._chunks(run, body), service.config, on_disconnect=on_disconnect)
+            return EventStreamResponse(self._chunks(run, body), service.config, on_disconnect=on_disconnect)
         await service.wait(run, request.receive, cancel_on_disconnect=body.cancel_on_disconnect)
         try:
             result = run.result.result()
@@ -170,7 +170,8 @@ def _last_text(error: MidspanError) -> str:
 def _tool_calls(run_id: str, calls: list[tuple[int, str, dict[str, Any]]]) -> list[documents.OpenAIToolCall]:
     return [
         documents.OpenAIToolCall(
-            id=client_call_id(run_id, index), function=documents.FunctionCall(name, encode_json(arguments).decode())
+            id=client_call_id(run_id, index),
+            function=documents.OpenAIFunctionCall(name, encode_json(arguments).decode()),
         )
         for index, name, arguments in calls
     ]
@@ -246,7 +247,7 @@ class _Chunks:
         return frame({**self._head, "choices": [choice]})
 
 
-def _failure(error: BaseException, run_id: str) -> ApiError:
+def _failure(error: BaseException, run_id: str) -> HttpError:
     """Return the response for a run that failed. Options of the request may be impossible with this model."""
     failure = run_error(error, run_id)
     if isinstance(error, ConfigError) and not isinstance(error, CredentialsError):

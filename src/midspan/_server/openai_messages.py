@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._server import documents
-from midspan._server.http import ApiError, invalid
+from midspan._server.http import HttpError, invalid
 from midspan._server.service import StoredRun
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Part, Text, ToolCall, ToolResult
@@ -109,7 +109,7 @@ async def _restore(
         return None
     try:
         run = await find_run(runs.pop())
-    except ApiError:
+    except HttpError:
         return None  # deleted, or another owner's: use the client's messages
     if run.start is None or run.end is None:
         return None

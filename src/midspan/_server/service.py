@@ -17,7 +17,7 @@ from midspan._loop.background_runs import BackgroundRuns
 from midspan._loop.options import ToolSet
 from midspan._loop.result import RunResult
 from midspan._server.config import ANONYMOUS, ServerConfig
-from midspan._server.http import ApiError, client_disconnect, invalid
+from midspan._server.http import HttpError, client_disconnect, invalid
 from midspan._storage.journal import Journal, RunInfo
 from midspan._types.codec import from_json
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -134,7 +134,7 @@ class Service:
                 return choice
         wanted = ":".join(filter(None, (provider, model)))
         available = ", ".join(choice.id for choice in self.models)
-        raise ApiError(
+        raise HttpError(
             404, f"the model {wanted[:200]!r} is not available here; available: {available}", error="model_not_found"
         )
 
@@ -198,7 +198,7 @@ class Service:
         texts = [prompt if isinstance(prompt, str) else prompt.text] if prompt is not None else []
         texts += [message.text for message in messages or () if message.role == "user"]
         if any(len(text) > self.config.max_prompt_chars for text in texts):
-            raise ApiError(413, f"the prompt has more than {self.config.max_prompt_chars} characters")
+            raise HttpError(413, f"the prompt has more than {self.config.max_prompt_chars} characters")
 
     def _register(self, run: StartedRun) -> None:
         """Keep a run until it ends, limit its time, and report it to the observers."""
@@ -212,7 +212,7 @@ class Service:
     def check_open(self) -> None:
         """Raise ApiError if the server shuts down."""
         if self.is_draining:
-            raise ApiError(503, _SHUTDOWN, headers={"Retry-After": "5"})
+            raise HttpError(503, _SHUTDOWN, headers={"Retry-After": "5"})
 
     def acquire(self, owner: str, session: str | None = None) -> None:
         """Count one more run of an owner, and mark its session as busy.
@@ -220,7 +220,7 @@ class Service:
         Raises ApiError if the session is busy, the runs would be too many, or the server shuts down.
         """
         if (owner, session) in self._sessions:
-            raise ApiError(409, f"a run of session {session!r} is still running; wait for it or cancel it")
+            raise HttpError(409, f"a run of session {session!r} is still running; wait for it or cancel it")
         self.check_open()
         config, message = self.config, None
         if self._owners.total() >= config.max_runs:
@@ -228,7 +228,7 @@ class Service:
         elif owner != ANONYMOUS and self._owners[owner] >= config.max_runs_per_token:  # ANONYMOUS is everybody
             message = f"{config.max_runs_per_token} runs of this token are running, which is its limit; try again later"
         if message is not None:
-            raise ApiError(429, message, headers={"Retry-After": "1"})
+            raise HttpError(429, message, headers={"Retry-After": "1"})
         self._owners[owner] += 1
         if session is not None:
             self._sessions.add((owner, session))
@@ -324,8 +324,8 @@ class Service:
         return bool(runs)
 
 
-def _unknown_run(run_id: str) -> ApiError:
-    return ApiError(404, f"there is no run {run_id[:100]!r}")
+def _unknown_run(run_id: str) -> HttpError:
+    return HttpError(404, f"there is no run {run_id[:100]!r}")
 
 
 def _model_choices(agent: Agent, names: Sequence[str], provider: str | None) -> list[ModelChoice]:
@@ -377,7 +377,7 @@ class OwnedTools(WrapperSource):
             return await self.source.call(call, context)
         try:
             self._service.acquire(self._owner)
-        except ApiError as error:
+        except HttpError as error:
             return call.error_result(error.message)
         seconds = self._service.config.max_run_seconds
         try:

@@ -12,7 +12,7 @@ from midspan._loop.result import NumberedEvents
 from midspan._server.api import session_of
 from midspan._server.config import OWNER
 from midspan._server.documents import URL_PATTERN, UiChatRequest, UiMessage
-from midspan._server.http import DONE, EventStream, frame, invalid, public_error, read_json, run_error
+from midspan._server.http import DONE, EventStreamResponse, frame, invalid, public_error, read_json, run_error
 from midspan._server.openai_messages import blob_of_url
 from midspan._server.service import Service
 from midspan._types import events
@@ -63,9 +63,9 @@ class UiApi:
             return Response(status_code=204)
         return self._stream(running[0].run)
 
-    def _stream(self, run_id: str) -> EventStream:
+    def _stream(self, run_id: str) -> EventStreamResponse:
         frames = _frames(run_id, self._service.runs.subscribe(run_id))
-        return EventStream(frames, self._service.config, headers={**HEADERS, "x-run-id": run_id})
+        return EventStreamResponse(frames, self._service.config, headers={**HEADERS, "x-run-id": run_id})
 
 
 def _earlier_messages(stored: tuple[Message, ...], body: UiChatRequest, last: int) -> Sequence[Message]:

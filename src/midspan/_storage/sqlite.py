@@ -70,8 +70,8 @@ class SqliteJournal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file = Path(path).absolute()  # the program may change its directory before the file is opened
-        self._writer = _Worker("midspan-journal-writer", file, "BEGIN IMMEDIATE")
-        self._reader = _Worker("midspan-journal-reader", file, "BEGIN")
+        self._writer = _ConnectionThread("midspan-journal-writer", file, "BEGIN IMMEDIATE")
+        self._reader = _ConnectionThread("midspan-journal-reader", file, "BEGIN")
 
     async def append(
         self,
@@ -165,7 +165,7 @@ class SqliteJournal:
         await asyncio.gather(self._writer.close(), self._reader.close())
 
 
-class _Worker:
+class _ConnectionThread:
     """A connection, and the thread that uses it, which starts with the first request."""
 
     def __init__(self, name: str, path: Path, begin: str) -> None:

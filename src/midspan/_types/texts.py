@@ -18,6 +18,7 @@ NOT_JSON = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 """What encoding raises for a value that JSON cannot express."""
 encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 """Encode as JSON with sorted keys: equal values give equal bytes."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 _TOKEN = re.compile(r"[!-~]+")
 _MIN_TOKEN_CHARS = 16
 
@@ -59,7 +60,7 @@ def estimate_tokens(text: str) -> int:
 
 def replace_surrogates(text: str) -> str:
     """Replace unpaired surrogates, which JSON cannot encode."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return SURROGATE.sub("\ufffd", text)
 
 
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:

@@ -275,7 +275,7 @@ class Client:
     ) -> MessageDict:
         """Return the message with a result. Alone, the first argument is JSON with all three."""
         if response is None:
-            fields = parse_json(tool_call_id)
+            fields = parse_if_json(tool_call_id)
             if not isinstance(fields, dict):
                 raise ConfigError("pass the id of the call, the response and the name of the tool, or JSON with them")
             tool_call_id, tool_name = str(fields.get("tool_call_id")), fields.get("name")
@@ -342,12 +342,12 @@ def _to_part(block: Any) -> Part:
         case {"type": "tool_call", "tool_call": {"name": str()} as call}:
             return _to_call(call)
         case {"type": "tool_response", "tool_response": {"name": str(name), **fields}}:
-            return ToolResult(str(fields.get("tool_call_id") or name), name, parse_json(fields.get("content")))
+            return ToolResult(str(fields.get("tool_call_id") or name), name, parse_if_json(fields.get("content")))
     raise ConfigError(f"unknown block {block!r:.120}; known types: text, tool_call, tool_response")
 
 
 def _to_call(fields: MessageDict) -> ToolCall:
-    arguments: Any = parse_json(fields.get("arguments")) or {}
+    arguments: Any = parse_if_json(fields.get("arguments")) or {}
     if not isinstance(arguments, dict):
         raise ConfigError(f"the arguments of a call must be a dict, got {arguments!r:.80}")
     return ToolCall(str(fields.get("id") or local_id()), fields["name"], arguments)
@@ -366,7 +366,7 @@ def to_dict(message: Message, *, is_complete: bool = True) -> MessageDict:
     return {"role": "assistant", "content": blocks}
 
 
-def parse_json(content: Any) -> Any:
+def parse_if_json(content: Any) -> Any:
     """Return the value of a string that is JSON; everything else as it is."""
     if not isinstance(content, str):
         return content

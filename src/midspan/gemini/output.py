@@ -5,7 +5,7 @@ from typing import Any
 
 from midspan._schema.adapt import adapt_schema
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, SchemaError
-from midspan.gemini.types import check_schema, to_json
+from midspan.gemini.types import check_schema, to_json_data
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from midspan.providers.gemini.proto import from_plain, has_extra
@@ -37,7 +37,7 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> tuple[dict[s
 def schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
     """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
     check_schema(schema, where)
-    plain = to_json(schema, where)
+    plain = to_json_data(schema, where)
     if isinstance(plain, bool):
         raise SchemaError(f"{where}: {plain} is not an object")
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}

@@ -13,7 +13,7 @@ from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini.output import output_fields, schema_field
-from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json
+from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json_data
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
@@ -258,7 +258,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, ToolSpec):
         return _declaration_of(function)
     if isinstance(function, Mapping) and "function" in function:
-        return _declaration_of(ToolSpec.of(to_json(function, where)))
+        return _declaration_of(ToolSpec.of(to_json_data(function, where)))
     if isinstance(function, wire.FunctionDeclaration | Mapping):
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):

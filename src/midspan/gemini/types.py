@@ -49,7 +49,7 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
     def __post_init__(self) -> None:
         _require_text("a FunctionResponse", name=self.name)
         if type(self.response) is not dict:  # the values in a dict are checked when it is sent
-            response = to_json(self.response, f"the response of {self.name!r}")
+            response = to_json_data(self.response, f"the response of {self.name!r}")
             if not isinstance(response, dict):
                 got = describe(self.response)
                 raise ConfigError(f"the response of {self.name!r} must be an object, as {{'result': …}}, got {got}")
@@ -120,7 +120,7 @@ def check_schema(schema: Any, where: str) -> None:
     if schema is None:
         return
     try:
-        normalize(to_json(schema, where))
+        normalize(to_json_data(schema, where))
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from error
 
@@ -131,7 +131,7 @@ def _require_text(what: str, **fields: str | None) -> None:
             raise ConfigError(f"{what} needs a {name}")
 
 
-def to_json(value: Any, where: str) -> Any:
+def to_json_data(value: Any, where: str) -> Any:
     """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
     try:
         return to_jsonable(to_plain(value))
@@ -143,7 +143,7 @@ def to_json(value: Any, where: str) -> Any:
 
 def read(message_type: type[AnyProto], value: Any, where: str, *, strict: bool = True) -> AnyProto:
     """Return the message that a caller passed, as such or as a dict of its fields, in either casing."""
-    fields = to_json(set_fields(message_type, value, where), where)
+    fields = to_json_data(set_fields(message_type, value, where), where)
     try:
         return from_plain(message_type, fields, strict=strict)
     except msgspec.ValidationError as error:

@@ -10,7 +10,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
-from midspan.tools.tasks import Outcome, result_of, start
+from midspan.tools.tasks import Outcome, start, task_result
 
 Finished = tuple[int, ToolResult, float]
 """The position of a call, its result, and how many seconds it took."""
@@ -75,7 +75,7 @@ async def each_call(
                 call, _ = calls[position]
                 yield position, call.error_result(f"{call.name} was cancelled"), 0.0
             else:
-                yield position, *result_of(tasks[position])
+                yield position, *task_result(tasks[position])
     finally:
         running = [task for task in tasks if not task.done()]
         for task in running:

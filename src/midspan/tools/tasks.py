@@ -71,12 +71,12 @@ async def run_in_task(
             task.cancel()
         raise
     if task.done():
-        return result_of(task)
+        return task_result(task)
     if not await _cancel(task):
         raise Expired(", ignored its cancellation and was abandoned; it may still be running")
     if task.cancelled():
         raise Expired(" and was cancelled")
-    result_of(task)  # raises what the function raised when it was cancelled
+    task_result(task)  # raises what the function raised when it was cancelled
     raise Expired(", ignored its cancellation and returned too late; its result was discarded")
 
 
@@ -97,7 +97,7 @@ async def _outcome(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...
         return False, error
 
 
-def result_of(task: "asyncio.Future[Outcome]") -> Any:
+def task_result(task: "asyncio.Future[Outcome]") -> Any:
     """Return the value of a finished task, or raise what it raised, as ToolRaised.
 
     KeyboardInterrupt and SystemExit are raised as they are.

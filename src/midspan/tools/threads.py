@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from midspan.errors import ToolError
-from midspan.tools.tasks import Expired, Outcome, result_of
+from midspan.tools.tasks import Expired, Outcome, task_result
 
 _log = logging.getLogger("midspan.tools")
 
@@ -80,7 +80,7 @@ class Threads:
                 if waiter.cancelled() or not waiter.done():
                     with self._lock:
                         self._abandoned |= {waiter} & self._running
-        return result_of(waiter)
+        return task_result(waiter)
 
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
         with self._lock:

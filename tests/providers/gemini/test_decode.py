@@ -13,7 +13,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.encode import signature_of
+from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
 from tests.streaming import pieces_of, plain, raw_of
 
@@ -58,7 +58,7 @@ def test_every_kind_of_part_is_decoded() -> None:
         Blob("image/png", "AAA="),
         Blob("video/mp4", url="gs://x"),
     ]
-    assert [signature_of(part) for part in response.message.parts[:5]] == ["s1", None, "s2", None, None]
+    assert [thought_signature(part) for part in response.message.parts[:5]] == ["s1", None, "s2", None, None]
     assert [part.provider_data is None for part in response.message.parts[:5]] == [False, True, False, True, True]
     code, new = response.message.parts[5:]
     assert isinstance(code, Opaque)
@@ -334,7 +334,7 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
         )
     )
     assert plain(*response.message.parts) == [Text("a"), Text("b"), Text("c"), Text("d"), Text("")]
-    assert [signature_of(part) for part in response.message.parts] == [None, "s1", None, None, "s2"]
+    assert [thought_signature(part) for part in response.message.parts] == [None, "s1", None, None, "s2"]
     assert json.loads(raw_of(response.message))["parts"] == [
         {"text": "a"},
         {"text": "b", "thoughtSignature": "s1"},

@@ -8,7 +8,7 @@ from midspan._types.parts import Part, Text, ToolCall
 from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.encode import signature_of
+from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
 from tests.streaming import pieces_of, plain, raw_of
 
@@ -60,7 +60,7 @@ def test_streamed_arguments_are_put_together(ending: list[Any]) -> None:
     call = ToolCall("midspan_1", "book", ARGUMENTS)
     assert call in parts
     assert plain(*response.message.calls) == [call]
-    assert signature_of(response.message.calls[0]) == "sig"
+    assert thought_signature(response.message.calls[0]) == "sig"
     assert json.loads(raw_of(response.message))["parts"][0] == {
         "functionCall": {"name": "book", "args": ARGUMENTS},
         "thoughtSignature": "sig",
@@ -122,7 +122,7 @@ def test_fields_of_later_parts_of_a_call_are_kept() -> None:
         {"functionCall": {"name": "f", "id": "late", "odd": 1, "args": {}}, "thoughtSignature": "late", "other": 2}
     ]
     assert plain(*response.message.calls) == [ToolCall("late", "f")]
-    assert signature_of(response.message.calls[0]) == "late"
+    assert thought_signature(response.message.calls[0]) == "late"
 
 
 def test_a_repeated_end_of_a_call_adds_no_part() -> None:

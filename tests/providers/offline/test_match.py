@@ -7,17 +7,17 @@ import pytest
 from midspan import tool
 from midspan._types.specs import Effects, ToolSpec
 from midspan.providers.offline.language import Question
-from midspan.providers.offline.match import Matcher, Parameter, Tool
+from midspan.providers.offline.match import MatchedTool, Matcher, Parameter
 from tests.providers.offline import sample_tools as tools
 
 
 def read(question: str, function: Any) -> dict[str, Any] | None:
-    matcher = Matcher(Tool(tool(reads="*")(function).spec), Question(question))
+    matcher = Matcher(MatchedTool(tool(reads="*")(function).spec), Question(question))
     return matcher.arguments if matcher.match() else None
 
 
 def parameter(name: str, schema: dict[str, Any]) -> Parameter:
-    return Tool(ToolSpec("f", "", {"properties": {name: schema}})).parameters[0]
+    return MatchedTool(ToolSpec("f", "", {"properties": {name: schema}})).parameters[0]
 
 
 @pytest.mark.parametrize(
@@ -179,18 +179,18 @@ def test_repeated_name_is_one_value() -> None:
 
 
 def test_verbs_are_those_that_name_and_description_begin_with() -> None:
-    assert Tool(ToolSpec("cancel_order", "Cancels an order.")).verbs == {"cancel"}
-    assert Tool(ToolSpec("shop.order_item", "Buys an item.")).verbs == {"order", "buy"}
-    assert Tool(ToolSpec("turn_off", "Turn off a lamp.")).verbs == {"turn"}
-    assert Tool(ToolSpec("turn_off", "Turn off a lamp.")).particles == {"off"}
-    assert Tool(ToolSpec("x")).verbs == {"x"}
+    assert MatchedTool(ToolSpec("cancel_order", "Cancels an order.")).verbs == {"cancel"}
+    assert MatchedTool(ToolSpec("shop.order_item", "Buys an item.")).verbs == {"order", "buy"}
+    assert MatchedTool(ToolSpec("turn_off", "Turn off a lamp.")).verbs == {"turn"}
+    assert MatchedTool(ToolSpec("turn_off", "Turn off a lamp.")).particles == {"off"}
+    assert MatchedTool(ToolSpec("x")).verbs == {"x"}
 
 
 def test_only_a_tool_that_declares_reads_and_no_writes_is_read_only() -> None:
-    assert Tool(ToolSpec("a", effects=Effects(reads=("x",)))).is_read_only
-    assert not Tool(ToolSpec("a")).is_read_only
-    assert not Tool(ToolSpec("a", effects=Effects(idempotent=True))).is_read_only
-    assert not Tool(ToolSpec("a", effects=Effects(reads=("x",), writes=("x",)))).is_read_only
+    assert MatchedTool(ToolSpec("a", effects=Effects(reads=("x",)))).is_read_only
+    assert not MatchedTool(ToolSpec("a")).is_read_only
+    assert not MatchedTool(ToolSpec("a", effects=Effects(idempotent=True))).is_read_only
+    assert not MatchedTool(ToolSpec("a", effects=Effects(reads=("x",), writes=("x",)))).is_read_only
 
 
 def test_kind_side_and_units_of_a_parameter_come_from_its_words() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from midspan._types.specs import Effects, ToolSpec
 from midspan.providers.offline.language import Question
-from midspan.providers.offline.match import Matcher, Parameter, Tool
+from midspan.providers.offline.match import MatchedTool, Matcher, Parameter
 
 STRING, NUMBER, INTEGER, BOOLEAN = ({"type": name} for name in ("string", "number", "integer", "boolean"))
 
@@ -18,7 +18,7 @@ def spec(name: str, description: str = "", optional: tuple[str, ...] = (), /, **
 
 
 def parameter(**schema: Any) -> Parameter:
-    return Tool(spec("f", size=schema)).parameters[0]
+    return MatchedTool(spec("f", size=schema)).parameters[0]
 
 
 NAMES = spec("find", name=STRING, city=STRING)
@@ -112,7 +112,7 @@ NOTES = spec("list_notes", note=STRING | {"description": "Such as 'urgent' or 'l
     ],
 )  # fmt: skip
 def test_arguments_that_a_question_holds(tool: ToolSpec, question: str, arguments: dict[str, Any] | None) -> None:
-    matcher = Matcher(Tool(tool), Question(question))
+    matcher = Matcher(MatchedTool(tool), Question(question))
     assert (matcher.arguments if matcher.match() else None) == arguments
 
 
@@ -137,7 +137,7 @@ def test_arguments_that_a_question_holds(tool: ToolSpec, question: str, argument
 def test_words_that_nothing_accounts_for(
     tool: ToolSpec, question: str, has_bare_text: bool, unexplained: list[str]
 ) -> None:
-    matcher = Matcher(Tool(tool), Question(question))
+    matcher = Matcher(MatchedTool(tool), Question(question))
     assert matcher.match()
     assert matcher.has_bare_text == has_bare_text
     assert [matcher.question.lowers[at] for at in matcher.unexplained()] == unexplained
@@ -151,7 +151,7 @@ def test_option_could_be_meant_unless_it_is_a_number_without_listed_values() -> 
 
 
 def test_generic_words_of_a_name_tell_a_parameter_only_if_there_are_no_others() -> None:
-    heads = [prop.heads for prop in Tool(spec("f", user_id=STRING, id=STRING, order_count=STRING)).parameters]
+    heads = [prop.heads for prop in MatchedTool(spec("f", user_id=STRING, id=STRING, order_count=STRING)).parameters]
     assert heads == [["user"], ["id"], ["order"]]
 
 

@@ -11,7 +11,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan.events import SourceUnavailable
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer
-from midspan.tools.mcp.connection import Connection
+from midspan.tools.mcp.connection import MCPConnection
 from midspan.tools.mcp.protocols import ProtocolCache
 from midspan.tools.mcp.stdio import request_id
 from tests.bounds import BOUND
@@ -115,7 +115,7 @@ def test_change_of_the_tools_is_seen_after_a_cancelled_listing(monkeypatch: pyte
         server = hostile()
         listing = asyncio.Event()
 
-        async def list_for_ever(_connection: Connection) -> Any:
+        async def list_for_ever(_connection: MCPConnection) -> Any:
             listing.set()
             await asyncio.Event().wait()
 
@@ -124,7 +124,7 @@ def test_change_of_the_tools_is_seen_after_a_cancelled_listing(monkeypatch: pyte
             await server.call(ToolCall("1", "change", {}))
             server.accept_changes()  # lists the tools again, as the notification of the server does
             with monkeypatch.context() as patch:
-                patch.setattr(Connection, "list_tools", list_for_ever)
+                patch.setattr(MCPConnection, "list_tools", list_for_ever)
                 task = asyncio.create_task(server.list_tools())
                 await asyncio.wait_for(listing.wait(), BOUND)
                 task.cancel()

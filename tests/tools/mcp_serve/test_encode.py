@@ -9,7 +9,7 @@ from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ToolError
 from midspan.tools.mcp.serve.encode import ServedTool
-from midspan.tools.mcp.serve.questions import Form, can_ask
+from midspan.tools.mcp.serve.questions import QuestionForm, can_ask
 
 
 def encoded(*content: Text | Blob | Resource, tool: ToolSpec | None = None, **fields: Any) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def test_schema_that_cannot_be_used_is_not_validated(caplog: pytest.LogCaptureFi
     ],
 )
 def test_single_value_is_asked_for_in_a_form(schema: Any) -> None:
-    form = Form.of(schema)
+    form = QuestionForm.of(schema)
     assert form.is_single
     field = {"type": "string"} if schema is None else schema
     assert form.schema == {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
@@ -176,16 +176,16 @@ def test_single_value_is_asked_for_in_a_form(schema: Any) -> None:
 )
 def test_question_that_no_form_can_ask_is_refused(schema: Any) -> None:
     with pytest.raises(ToolError, match="cannot be asked through MCP"):
-        Form.of(schema)
+        QuestionForm.of(schema)
 
 
 def test_answer_is_read_from_the_form() -> None:
     accepted = mcp_types.ElicitResult(action="accept", content={"answer": 5})
-    assert Form.of({"type": "integer"}).read(accepted) == (5, None)
-    form = Form.of({"type": "object", "title": "T", "properties": {"answer": {"type": "integer"}}})
+    assert QuestionForm.of({"type": "integer"}).read(accepted) == (5, None)
+    form = QuestionForm.of({"type": "object", "title": "T", "properties": {"answer": {"type": "integer"}}})
     assert form.schema == {"type": "object", "properties": {"answer": {"type": "integer"}}}
     assert form.read(accepted) == ({"answer": 5}, None)
-    _, problem = Form.of({"type": "boolean"}).read(accepted)
+    _, problem = QuestionForm.of({"type": "boolean"}).read(accepted)
     assert problem is not None
     with pytest.raises(ToolError, match="declined"):
         form.read(mcp_types.ElicitResult(action="decline"))

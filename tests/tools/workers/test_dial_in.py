@@ -16,7 +16,7 @@ from midspan._types.context import RunContext
 from midspan.errors import ConfigError
 from midspan.messages import ToolCall, ToolResult
 from midspan.tools import ToolSpec, WorkerLimits, Workers
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import HostAddress
 from midspan.tools.workers.job import Job
 from midspan.tools.workers.protocol import (
     VERSION,
@@ -182,7 +182,7 @@ def test_worker_command_that_is_killed_answers_its_call(host: Workers, dial: Dia
 
 def connected(host: Workers) -> socket.socket:
     assert host.address is not None
-    connection = Address.of(host.address).connect()
+    connection = HostAddress.of(host.address).connect()
     connection.settimeout(BOUND)
     return connection
 

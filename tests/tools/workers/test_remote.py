@@ -19,7 +19,7 @@ from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, ToolError
 from midspan.tools import WorkerLimits, Workers
 from midspan.tools.workers import protocol
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import HostAddress
 from midspan.tools.workers.connection import WorkerConnection
 from midspan.tools.workers.listener import Listener
 from midspan.tools.workers.setup import PoolOptions
@@ -42,7 +42,7 @@ class Worker:
 
     def __init__(self, host: Workers, *specs: ToolSpec, token: str = TOKEN, timeout: float | None = None) -> None:
         assert host.address is not None
-        self._socket = Address.of(host.address).connect()
+        self._socket = HostAddress.of(host.address).connect()
         self._socket.settimeout(BOUND)
         self._decoder = protocol.FrameDecoder[protocol.ToWorker](protocol.ToWorker)
         self._messages: list[protocol.ToWorker] = []
@@ -433,7 +433,7 @@ def test_host_accepts_workers_again_after_an_accept_that_failed(
 
     async def main() -> None:
         accepted: asyncio.Future[WorkerConnection] = asyncio.get_running_loop().create_future()
-        options = PoolOptions(None, LIMITS, 1, 1, address=Address(path=str(tmp_path / "host.sock")), token=TOKEN)
+        options = PoolOptions(None, LIMITS, 1, 1, address=HostAddress(path=str(tmp_path / "host.sock")), token=TOKEN)
         listener = Listener(options, [], on_connected=accepted.set_result, on_registered=lambda _: None)
         listener.start()
         assert listener._server is not None
@@ -457,7 +457,7 @@ def test_connection_without_a_registration_is_closed(tmp_path: Path, make_worker
     async def main() -> None:
         await host.start()
         assert host.address is not None
-        with Address.of(host.address).connect() as stranger:
+        with HostAddress.of(host.address).connect() as stranger:
             stranger.settimeout(BOUND)
             while await asyncio.to_thread(stranger.recv, 4096):
                 pass

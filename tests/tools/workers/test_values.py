@@ -15,9 +15,9 @@ from midspan._types.parts import ToolCall
 from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, ToolError
 from midspan.tools.workers import process
-from midspan.tools.workers.address import Address, keep_alive
+from midspan.tools.workers.address import HostAddress, keep_alive
 from midspan.tools.workers.context import WorkerContext
-from midspan.tools.workers.job import Ended, Job, Wait, _callers, call_in, find_deadlocks, waiting
+from midspan.tools.workers.job import Ended, Job, WaitingCall, _callers, call_in, find_deadlocks, waiting
 from midspan.tools.workers.process import describe_exit
 from midspan.tools.workers.protocol import Call
 from midspan.tools.workers.setup import WorkerSetup, load_tools
@@ -30,25 +30,25 @@ PLAIN, READ = ToolSpec("f"), ToolSpec("f", effects=Effects(reads=("x",)))
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("unix:/run/tools.sock", Address(path="/run/tools.sock")),
-        ("tcp:127.0.0.1:7000", Address(host="127.0.0.1", port=7000)),
-        ("tcp:[::1]:0", Address(host="::1", port=0)),
-        ("tcp:host:65535", Address(host="host", port=65_535)),
+        ("unix:/run/tools.sock", HostAddress(path="/run/tools.sock")),
+        ("tcp:127.0.0.1:7000", HostAddress(host="127.0.0.1", port=7000)),
+        ("tcp:[::1]:0", HostAddress(host="::1", port=0)),
+        ("tcp:host:65535", HostAddress(host="host", port=65_535)),
     ],
 )
-def test_address_is_read_and_written(text: str, address: Address) -> None:
-    assert Address.of(text) == address
+def test_address_is_read_and_written(text: str, address: HostAddress) -> None:
+    assert HostAddress.of(text) == address
     assert str(address) == text
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "tcp:7000", "tcp::7000", "tcp:a:b", "tcp:a:65536", "udp:a:7000", "x:/a"])
 def test_address_that_is_not_valid_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="invalid address"):
-        Address.of(text)
+        HostAddress.of(text)
 
 
 def test_address_that_listens_has_its_port_and_accepts_connections() -> None:
-    address = Address.of("tcp:127.0.0.1:0")
+    address = HostAddress.of("tcp:127.0.0.1:0")
     with address.listen() as server:
         bound = address.bound_to(server)
         assert bound.port == server.getsockname()[1] != 0
@@ -70,7 +70,7 @@ def test_dead_connections_are_noticed() -> None:
 
 def test_unix_socket_that_is_in_use_or_is_a_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    address = Address(path=str(path))
+    address = HostAddress(path=str(path))
     with address.listen() as server:
         server.listen()
         assert address.bound_to(server) is address
@@ -140,16 +140,16 @@ def test_waits_that_depend_on_one_another_only_are_a_deadlock() -> None:
             token = _callers.set((caller,))
             nested.append(Job(CALL, RunContext()))
             _callers.reset(token)
-        crossed = [Wait(nested[0], lambda: [second]), Wait(nested[1], lambda: [first])]
+        crossed = [WaitingCall(nested[0], lambda: [second]), WaitingCall(nested[1], lambda: [first])]
         with waiting(crossed[0]):
             assert find_deadlocks() == [], "the second call may end"
             with waiting(crossed[1]):
                 assert find_deadlocks() == crossed
-            with waiting(Wait(nested[1], lambda: [free])):
+            with waiting(WaitingCall(nested[1], lambda: [free])):
                 assert find_deadlocks() == []
-            with waiting(Wait(nested[1], lambda: [None])):
+            with waiting(WaitingCall(nested[1], lambda: [None])):
                 assert find_deadlocks() == []
-        with waiting(Wait(first, list)), waiting(Wait(None, list)):
+        with waiting(WaitingCall(first, list)), waiting(WaitingCall(None, list)):
             assert find_deadlocks() == [], "calls from outside cannot deadlock"
         assert find_deadlocks() == []
 

@@ -10,7 +10,7 @@ from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import Settings, load_settings, settings_path
-from midspan._cli.text import describe_error, wrap_line, write
+from midspan._cli.text import error_sentence, wrap_line, write
 from midspan._cli.tool_sources import load_tools
 from midspan._types.texts import count_noun
 from midspan._version import VERSION
@@ -36,7 +36,7 @@ def run(_options: Namespace) -> int:
                     _print(result)
                     has_problem |= result.state == "problem"
             except (MidspanError, OSError) as error:
-                _print(HealthCheck("problem", describe_error(error)))
+                _print(HealthCheck("problem", error_sentence(error)))
                 has_problem = True
     sys.stdout.write("there are problems to solve\n" if has_problem else "no problems\n")
     return int(has_problem)

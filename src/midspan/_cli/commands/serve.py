@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     try:
         from midspan._server.app import create_app
-        from midspan._server.config import ServerConfig, Tokens
+        from midspan._server.config import AccessTokens, ServerConfig
         from midspan._server.listen import bind, log_json, serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
@@ -67,7 +67,7 @@ def run(options: Namespace) -> int:
     file = None if path is None else settings_of(Settings, agent_values, str(path))
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
     config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
-    tokens = Tokens.of_environment(os.environ)
+    tokens = AccessTokens.of_environment(os.environ)
     listener = bind(config.host, config.port)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):

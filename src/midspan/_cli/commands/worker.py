@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     if not hasattr(os, "fork"):
         raise ConfigError("worker processes need a system with fork, such as Linux, macOS or WSL")
-    from midspan.tools.workers.address import Address
+    from midspan.tools.workers.address import HostAddress
     from midspan.tools.workers.setup import WorkerSetup, load_tools
     from midspan.tools.workers.supervisor import supervise
     from midspan.tools.workers.worker import REFUSED, run_worker
@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
         sys.stdout.write("".join(f"{tool}\n" for tool in tools))
         print_line(f"{count_noun(len(tools), 'tool')}; pass --connect ADDRESS to run them for a host")
         return 0
-    address, token = Address.of(options.connect), os.environ.get(_TOKEN)
+    address, token = HostAddress.of(options.connect), os.environ.get(_TOKEN)
     if not token:
         raise ConfigError(f"a worker needs the token of its host; set {_TOKEN}")
     setup = WorkerSetup(options.tools, token=token)

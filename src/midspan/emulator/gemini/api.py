@@ -25,7 +25,7 @@ _UNAUTHENTICATED = (
 )
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class ApiRoute(Struct, frozen=True, kw_only=True):
     api: Api
     version: str
     collection: str
@@ -44,7 +44,7 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.query.get("alt") == "sse"
 
 
-def route_of(target: str) -> Route | None:
+def route_of(target: str) -> ApiRoute | None:
     """Parse the target of a request; None if the API has nothing there."""
     path, _, query = target.partition("?")
     match = _PATH.fullmatch(unquote(path))
@@ -53,7 +53,7 @@ def route_of(target: str) -> Route | None:
     is_vertex = match["parent"] is not None or match["publisher"] is not None
     if not is_vertex and match["version"] == "v1beta1":
         return None  # a version of Vertex only
-    return Route(
+    return ApiRoute(
         api=Api.VERTEX if is_vertex else Api.DEVELOPER,
         version=match["version"],
         collection=match["collection"],
@@ -64,7 +64,7 @@ def route_of(target: str) -> Route | None:
     )
 
 
-def check_credentials(request: Request, route: Route, api_key: str | None) -> None:
+def check_key(request: Request, route: ApiRoute, api_key: str | None) -> None:
     """Check the key or token of a request; any is valid if `api_key` is None, except an empty one and `invalid`."""
     key = request.headers.get("x-goog-api-key", route.query.get("key"))
     scheme, _, token = request.headers.get("authorization", "").partition(" ")

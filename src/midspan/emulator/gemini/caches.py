@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
-from midspan.emulator.gemini.api import ApiError, Route, invalid
+from midspan.emulator.gemini.api import ApiError, ApiRoute, invalid
 from midspan.emulator.gemini.check import check_declarations
 from midspan.emulator.gemini.contents import check_each, count_tokens
 from midspan.emulator.gemini.models import ModelRules, Models, not_found, rules_of
@@ -27,7 +27,7 @@ class Cache(Struct, frozen=True):
     """The cache as the API shows it, without its contents."""
 
 
-class Caches:
+class CacheStore:
     """The caches of one server."""
 
     def __init__(self, clock: Clock, models: Models) -> None:
@@ -37,7 +37,7 @@ class Caches:
         self._caches: dict[str, Cache] = {}
         self._created = 0
 
-    def handle(self, method: str, route: Route, body: bytes) -> dict[str, Any] | None:
+    def handle(self, method: str, route: ApiRoute, body: bytes) -> dict[str, Any] | None:
         """Answer a request; None if the API has no such method."""
         prefix = f"{route.parent}cachedContents/"
         name = f"{prefix}{route.name}"
@@ -68,7 +68,7 @@ class Caches:
             )
         return cache
 
-    def _create(self, prefix: str, route: Route, body: bytes) -> dict[str, Any]:
+    def _create(self, prefix: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
         content = read(CachedContent, body, rules_of("", route.api, route.version))
         rules = self._rules(content.model, route)
         check_each(content.contents or (), route.api)
@@ -92,7 +92,7 @@ class Caches:
         self._caches[name] = Cache(content, rules.name, tokens, expires, description)
         return description
 
-    def _update(self, name: str, route: Route, body: bytes) -> dict[str, Any]:
+    def _update(self, name: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
         cache = self._get(name, route.api)
         content = read(CachedContent, body, rules_of("", route.api, route.version))
         now = self._now()
@@ -101,7 +101,7 @@ class Caches:
         self._caches[name] = replace(cache, expires=expires, description=description)
         return description
 
-    def _rules(self, model: str | None, route: Route) -> ModelRules:
+    def _rules(self, model: str | None, route: ApiRoute) -> ModelRules:
         name = (model or "").rsplit("/", 1)[-1]
         route = replace(route, collection="models", name=name, method="createCachedContent")
         rules = self._models.require(route)

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from midspan._schema.tree import SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.api import invalid, invalid_fields
-from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
+from midspan.emulator.gemini.contents import check_contents_size, check_each, check_together, count_tokens, has_calls
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError
@@ -117,7 +117,7 @@ def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
     counted = request.generate_content_request or request
     contents = counted.contents or []
     check_each(contents, rules.api)
-    check_size(contents, rules.api)
+    check_contents_size(contents, rules.api)
     check_declarations(counted.tools or (), rules)
     tokens = count_tokens(contents, counted.system_instruction)
     if counted.tools:

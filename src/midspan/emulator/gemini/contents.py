@@ -82,7 +82,7 @@ def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
 
 def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_signatures: bool = False) -> None:
     """Check the rules about several contents, each of which is valid."""
-    check_size(contents, rules.api)
+    check_contents_size(contents, rules.api)
     _check_order(contents, rules)
     _check_signatures(contents, rules, strict=strict_signatures)
     for index, content in enumerate(contents):
@@ -91,7 +91,7 @@ def check_together(contents: Sequence[Content], rules: ModelRules, *, strict_sig
                 _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", rules)
 
 
-def check_size(contents: Sequence[Content], api: Api) -> None:
+def check_contents_size(contents: Sequence[Content], api: Api) -> None:
     if not contents:
         raise invalid_fields([("contents", "contents is not specified")], api)
     tokens = count_tokens(contents)
@@ -111,7 +111,7 @@ def _part_tokens(part: Part) -> int:
     return CALL_TOKENS if part.function_call or part.function_response else _FILE_TOKENS
 
 
-class _Turn(Struct, frozen=True):
+class _MergedContent(Struct, frozen=True):
     """One content, or adjacent contents that count as one turn."""
 
     is_model: bool
@@ -128,22 +128,22 @@ def has_calls(contents: Sequence[Content]) -> bool:
     return any(part.function_call is not None for content in contents for part in content.parts or ())
 
 
-def _turn_of(content: Content) -> _Turn:
+def _turn_of(content: Content) -> _MergedContent:
     parts = content.parts or ()
-    return _Turn(
+    return _MergedContent(
         content.role == "model",
         tuple(part.function_call for part in parts if part.function_call is not None),
         tuple(part.function_response for part in parts if part.function_response is not None),
     )
 
 
-def _turns(contents: Sequence[Content], rules: ModelRules) -> list[_Turn]:
-    turns: list[_Turn] = []
+def _turns(contents: Sequence[Content], rules: ModelRules) -> list[_MergedContent]:
+    turns: list[_MergedContent] = []
     for turn in map(_turn_of, contents):
         last = turns[-1] if turns else None
         # Every model accepts a turn of the model in several contents: clients send each chunk of a stream back as one.
         if last is not None and last.is_model is turn.is_model and (turn.is_model or rules.joins_user_contents):
-            turns[-1] = _Turn(turn.is_model, last.calls + turn.calls, last.results + turn.results)
+            turns[-1] = _MergedContent(turn.is_model, last.calls + turn.calls, last.results + turn.results)
         else:
             turns.append(turn)
     return turns
@@ -151,7 +151,7 @@ def _turns(contents: Sequence[Content], rules: ModelRules) -> list[_Turn]:
 
 def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
     """Check that calls follow the user, that the next turn has one result for each, and that the user is last."""
-    unanswered: _Turn | None = None
+    unanswered: _MergedContent | None = None
     is_after_model = True
     for turn in _turns(contents, rules):
         if unanswered is not None and (turn.results or not rules.accepts_unanswered_calls):
@@ -171,7 +171,7 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
         raise invalid("Requests ending with a model turn are not supported.")
 
 
-def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
+def _check_ids(called: _MergedContent, results: Sequence[FunctionResponse]) -> None:
     """Check that each result, also of tools that the server runs, belongs to a different call."""
     answers = (*called.results, *results)
     call_ids, result_ids = [[item.id for item in items if item.id] for items in (called.calls, answers)]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.sample import sample_object
 from midspan._types.texts import estimate_tokens
-from midspan.emulator.gemini.api import Route
+from midspan.emulator.gemini.api import ApiRoute
 from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
 from midspan.emulator.gemini.script import Answer, Conversation, call
@@ -57,7 +57,7 @@ def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
 
 
 def documents_of(
-    answer: Answer, conversation: Conversation, route: Route, next_number: Callable[[], int]
+    answer: Answer, conversation: Conversation, route: ApiRoute, next_number: Callable[[], int]
 ) -> list[Document]:
     """Return the response as one document, or as one per chunk if it is streamed.
 
@@ -138,7 +138,7 @@ def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:
     return usage
 
 
-def frames_of(documents: list[Document], route: Route) -> list[bytes]:
+def frames_of(documents: list[Document], route: ApiRoute) -> list[bytes]:
     """Encode documents as the route requires: a single one, server-sent events, or pieces of one JSON array."""
     encoded = [encode(document) for document in documents]
     if not route.is_streaming:
@@ -149,7 +149,7 @@ def frames_of(documents: list[Document], route: Route) -> list[bytes]:
     return [*(other + b"\r\n" for other in others), last + b"]"]
 
 
-def reply_of(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:
+def reply_of(steps: list[Step], size: int, answer: Answer, route: ApiRoute) -> Reply:
     """Return the reply that sends the frames, with the waits of the answer; `size` is that of an unstreamed body."""
     delay: Reply = [Wait(answer.delay_seconds)] if answer.delay_seconds else []
     if not route.is_streaming:

@@ -12,15 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
-from midspan.emulator.gemini.api import ApiError, Route, check_credentials, error_page, invalid, route_of
-from midspan.emulator.gemini.caches import Caches
+from midspan.emulator.gemini.api import ApiError, ApiRoute, check_key, error_page, invalid, route_of
+from midspan.emulator.gemini.caches import CacheStore
 from midspan.emulator.gemini.check import check, count_request_tokens
 from midspan.emulator.gemini.contents import count_tokens
 from midspan.emulator.gemini.documents import apply_tool_choice, documents_of, encode, frames_of, reply_of
 from midspan.emulator.gemini.faults import Fault, FaultPlan, RequestFaults
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import standard_base64
-from midspan.emulator.gemini.script import Answer, Conversation, source_of, to_answer
+from midspan.emulator.gemini.script import Answer, Conversation, answer_source, to_answer
 from midspan.emulator.http import HTML, HttpServer, Reply, Request, reply
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
@@ -66,9 +66,9 @@ class LocalGemini(HttpServer):
         """The last errors that were sent, without injected ones."""
         self.injected: list[Fault] = []
         """The faults that were injected."""
-        self._source = source_of(script, model)
+        self._source = answer_source(script, model)
         self._models = Models(models, retired=retired_models)
-        self._caches = Caches(clock, self._models)
+        self._caches = CacheStore(clock, self._models)
         self._api_key = api_key
         self._strict_signatures = strict_signatures
         self._next_number = count(1).__next__
@@ -97,13 +97,13 @@ class LocalGemini(HttpServer):
         route = route_of(request.target)
         document: dict[str, Any] | None = None
         if route is not None:
-            check_credentials(request, route, self._api_key)
+            check_key(request, route, self._api_key)
             if request.method == "POST" and route.method in ("generateContent", "streamGenerateContent"):
                 return await self._generate(request, route)
             document = self._document(request, route)
         return reply(error_page(404), 404, HTML) if document is None else reply(encode(document))
 
-    def _document(self, request: Request, route: Route) -> dict[str, Any] | None:
+    def _document(self, request: Request, route: ApiRoute) -> dict[str, Any] | None:
         """Answer a request without a model; None if the API has no such method."""
         match request.method, route.collection, route.name, route.method:
             case "POST", "models", str(), "countTokens":
@@ -120,7 +120,7 @@ class LocalGemini(HttpServer):
                 return self._caches.handle(request.method, route, request.body)
         return None
 
-    async def _generate(self, request: Request, route: Route) -> Reply:
+    async def _generate(self, request: Request, route: ApiRoute) -> Reply:
         conversation = self._conversation(request, route)
         at = self._generated()
         faults = RequestFaults(tuple(fault for fault in self._plan.faults if fault.at == at), route.is_streaming)
@@ -136,7 +136,7 @@ class LocalGemini(HttpServer):
         frames = frames_of(faults.change_documents(documents), route)
         return reply_of(faults.change_frames(frames), len(frames[0]), answer, route)
 
-    def _conversation(self, request: Request, route: Route) -> Conversation:
+    def _conversation(self, request: Request, route: ApiRoute) -> Conversation:
         rules, strict = self._models.require(route), self._strict_signatures
         checked = check(request.body, rules, is_streaming=route.is_streaming, strict_signatures=strict)
         tokens = count_tokens(checked.contents)

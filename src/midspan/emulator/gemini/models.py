@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan.emulator.gemini.api import ApiError, Route
+from midspan.emulator.gemini.api import ApiError, ApiRoute
 from midspan.providers.gemini.capabilities import KNOWN_MODELS, Api, Capabilities, capabilities_of, generation_of
 
 _LISTED = (
@@ -109,7 +109,7 @@ class Models:
         self._names = [name.rsplit("/", 1)[-1] for name in names or ()]
         self._retired = retired
 
-    def require(self, route: Route) -> ModelRules:
+    def require(self, route: ApiRoute) -> ModelRules:
         """Return how the model is treated, or raise an error if the server does not have it."""
         name = route.name or ""
         is_known = name in self._names if self._names else exists(name, route.version, retired=self._retired)
@@ -117,10 +117,10 @@ class Models:
             return rules_of(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 
-    def list(self, route: Route) -> dict[str, Any]:
+    def list(self, route: ApiRoute) -> dict[str, Any]:
         return {"models": [self.describe(name, route) for name in self._names or _LISTED]}
 
-    def describe(self, name: str, route: Route) -> dict[str, Any]:
+    def describe(self, name: str, route: ApiRoute) -> dict[str, Any]:
         capabilities = rules_of(name, route.api, route.version).capabilities
         cached = ["createCachedContent"] if capabilities.explicit_cache else []
         prefix = "models/" if route.api is Api.DEVELOPER else "publishers/google/models/"
@@ -135,7 +135,7 @@ class Models:
         }
 
 
-def not_found(name: str, route: Route) -> ApiError:
+def not_found(name: str, route: ApiRoute) -> ApiError:
     if route.api is Api.VERTEX:
         return ApiError(404, f"Publisher Model `{route.parent}publishers/google/{name}` not found.")
     return ApiError(

@@ -14,7 +14,7 @@ import msgspec
 from midspan.emulator.gemini.api import invalid_json
 from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
-from midspan.providers.gemini.proto import Field, Proto, known_fields
+from midspan.providers.gemini.proto import Proto, ProtoField, known_fields
 
 AnyProto = TypeVar("AnyProto", bound=Proto)
 
@@ -92,7 +92,7 @@ class _Reader:
                     canonical[field.name] = self._field(field, place, value, field_path)
         return canonical
 
-    def _field(self, field: Field, place: str, value: Any, path: str) -> Any:
+    def _field(self, field: ProtoField, place: str, value: Any, path: str) -> Any:
         if field.container is list:
             items = enumerate(value if isinstance(value, list) else [value])
             return [self._value(field, place, item, f"{path}[{at}]") for at, item in items if item is not None]
@@ -103,7 +103,7 @@ class _Reader:
             return {key: self._value(field, place, item, f"{path}[{at}].value") for at, (key, item) in members}
         return self._value(field, place, value, path)
 
-    def _value(self, field: Field, place: str, value: Any, path: str) -> Any:
+    def _value(self, field: ProtoField, place: str, value: Any, path: str) -> Any:
         if field.message is not None:
             if isinstance(value, dict):
                 return self.message(field.message, value, path)
@@ -112,7 +112,7 @@ class _Reader:
             return value if isinstance(value, dict) else self._invalid(path, _STRUCT, value)
         return value if field.item is Any else self._scalar(field, place, value, path)
 
-    def _scalar(self, field: Field, place: str, value: Any, path: str) -> Any:
+    def _scalar(self, field: ProtoField, place: str, value: Any, path: str) -> Any:
         types = tuple(member for member in get_args(field.item) or (field.item,) if member is not NoneType)
         if types == (str, int):
             return self._enum(place, value, path)

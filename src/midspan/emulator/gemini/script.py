@@ -159,7 +159,7 @@ def _convert(value: Any, target: type[T]) -> T:
         raise ConfigError(f"invalid {target.__name__.lower()}: {error}") from error
 
 
-def source_of(script: Any, model: Provider | None) -> Source:
+def answer_source(script: Any, model: Provider | None) -> Source:
     """Return the source of answers for these arguments of `LocalGemini`."""
     if model is not None:
         if script is not None:

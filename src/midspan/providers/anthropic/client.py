@@ -30,7 +30,13 @@ from midspan.errors import (
 from midspan.providers import errors
 from midspan.providers.anthropic.decode import StreamDecoder, decode_response
 from midspan.providers.anthropic.encode import ORIGIN, request_body
-from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, PROFILE, Capabilities, capabilities_of
+from midspan.providers.anthropic.profile import (
+    DEFAULT_MODEL,
+    KEY_VARIABLES,
+    PROFILE,
+    ClaudeCapabilities,
+    capabilities_of,
+)
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
 from midspan.providers.provider import ClosedOnExit, WireRequest
 from midspan.providers.rest import RestClient
@@ -72,7 +78,7 @@ class Anthropic(ClosedOnExit):
         project: str | None = None,
         location: str | None = None,
         token: GetToken | None = None,
-        capabilities: Capabilities | None = None,
+        capabilities: ClaudeCapabilities | None = None,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
         retry: RetryPolicy | None = None,

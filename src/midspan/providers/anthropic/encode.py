@@ -18,7 +18,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.anthropic.profile import Capabilities
+from midspan.providers.anthropic.profile import ClaudeCapabilities
 from midspan.providers.encoding import (
     allowed_tools,
     encode_head,
@@ -49,7 +49,9 @@ _LONG_TTL_SECONDS = 300
 """A prefix is kept for five minutes or for an hour."""
 
 
-def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: bool, vertex: bool = False) -> bytes:
+def request_body(
+    request: ModelRequest, capabilities: ClaudeCapabilities, *, stream: bool, vertex: bool = False
+) -> bytes:
     """Return the JSON that asks for the next turn."""
     config, history = request.config, request.history
     lacks_thinking = _continues_without_thinking(history)
@@ -76,7 +78,7 @@ def _is_thinking(part: Part) -> bool:
 # All fields but the messages
 
 
-def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex: bool, think: bool) -> bytes:
+def _encode_config(config: RequestConfig, capabilities: ClaudeCapabilities, *, vertex: bool, think: bool) -> bytes:
     settings, cache = config.settings, config.cache
     fields: dict[str, Any] = {"anthropic_version": _VERTEX_VERSION} if vertex else {"model": config.model}
     system = config.system
@@ -135,7 +137,9 @@ def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
     return encoded
 
 
-def _encode_thinking(settings: ModelSettings, capabilities: Capabilities) -> tuple[dict[str, Any] | None, str | None]:
+def _encode_thinking(
+    settings: ModelSettings, capabilities: ClaudeCapabilities
+) -> tuple[dict[str, Any] | None, str | None]:
     """Return the fields `thinking` and `output_config.effort`."""
     level = settings.thinking
     if level is None and not settings.show_thoughts:

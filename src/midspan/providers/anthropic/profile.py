@@ -36,7 +36,7 @@ _NEWEST = (99,)
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 
 
-class Capabilities(Struct, frozen=True):
+class ClaudeCapabilities(Struct, frozen=True):
     """What differs between Claude models."""
 
     budget: bool
@@ -47,12 +47,12 @@ class Capabilities(Struct, frozen=True):
     """Sent where the caller gives no `max_tokens`, which the API demands."""
 
 
-def capabilities_of(model: str) -> Capabilities:
+def capabilities_of(model: str) -> ClaudeCapabilities:
     """Return the capabilities of a model by the version in its name. Unknown names count as the newest models."""
     match = _VERSION.search(model)
     version = _NEWEST if match is None else tuple(int(number) for number in match.groups() if number)
     max_tokens = 16_000 if version >= (3, 7) else 8_192 if version >= (3, 5) else 4_096
-    return Capabilities((3, 7) <= version < (4, 7), version >= (4, 6), max_tokens)
+    return ClaudeCapabilities((3, 7) <= version < (4, 7), version >= (4, 6), max_tokens)
 
 
 PROFILE = ModelProfile(

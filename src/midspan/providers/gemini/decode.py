@@ -67,7 +67,7 @@ class _WireContent(Struct, gc=False):
     role: str | None = None
 
 
-class Candidate(Struct, rename="camel", gc=False):
+class CandidateFields(Struct, rename="camel", gc=False):
     content: Raw = NO_BYTES
     finish_reason: str | int | None = None
     index: int | None = None
@@ -75,7 +75,7 @@ class Candidate(Struct, rename="camel", gc=False):
     continuation_token: str | None = None
 
 
-class Tokens(Struct, rename="camel", gc=False):
+class TokenCounts(Struct, rename="camel", gc=False):
     prompt_token_count: int = 0
     candidates_token_count: int = 0
     thoughts_token_count: int = 0
@@ -87,8 +87,8 @@ class Tokens(Struct, rename="camel", gc=False):
 class Chunk(Struct, rename="camel", gc=False):
     """One document of a response: the whole, or one chunk of a stream."""
 
-    candidates: list[Candidate | None] | None = None
-    usage_metadata: Tokens | None = None
+    candidates: list[CandidateFields | None] | None = None
+    usage_metadata: TokenCounts | None = None
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: dict[str, Any] | None = None
@@ -136,7 +136,7 @@ def _message_of(raw: Raw, make_id: MakeId) -> Message:
     return Message("model", linked([part for part, _ in read_parts]), ProviderData(ORIGIN, raw))
 
 
-def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
+def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
     """Return the bytes of a document, its fields, and the first candidate. Raise the error that the document holds."""
     try:
         chunk = _read_chunk(document)
@@ -182,11 +182,11 @@ def _malformed(data: bytes) -> MalformedResponseError:
     return MalformedResponseError(f"Gemini sent {data[:120]!r}, which is not the JSON of a response")
 
 
-def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
+def no_candidate(feedback: dict[str, Any] | None) -> CandidateFields:
     """Return a candidate for a response without one; raise an error if the prompt was blocked."""
     if feedback and "blockReason" in feedback:
         raise blocked_error(feedback)
-    return Candidate()
+    return CandidateFields()
 
 
 def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Raw, Role, list[tuple[Part, Raw]]]:
@@ -312,7 +312,7 @@ def _opaque(raw: Raw) -> Opaque:
 
 
 def response_of(
-    message: Message, chunk: Chunk, candidate: Candidate, documents: tuple[Raw, ...], api: Api
+    message: Message, chunk: Chunk, candidate: CandidateFields, documents: tuple[Raw, ...], api: Api
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
     reason = candidate.finish_reason
@@ -327,7 +327,7 @@ def response_of(
     )  # fmt: skip
 
 
-def _usage_of(tokens: Tokens) -> Usage:
+def _usage_of(tokens: TokenCounts) -> Usage:
     prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
     # Some models count their thoughts only in the total.
     thoughts = max(tokens.thoughts_token_count, tokens.total_token_count - (prompt + output + tools))

@@ -110,7 +110,7 @@ def _needs_changes(parts: tuple[Part, ...], capabilities: Capabilities) -> bool:
     if capabilities.signatures:
         for part in parts:
             if type(part) is ToolCall:
-                if signature_of(part) is None:
+                if thought_signature(part) is None:
                     return True
                 break
     return (not capabilities.call_ids and any(map(_has_id, parts))) or (
@@ -144,7 +144,7 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
             continue
         if needs_signature and type(part) is ToolCall:  # only the first call of a turn must have a signature
             needs_signature = False
-            if signature_of(part) is None:
+            if thought_signature(part) is None:
                 fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
@@ -374,7 +374,7 @@ def _merged(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
 _read_signature = msgspec.json.Decoder(Signed).decode
 
 
-def signature_of(part: Part) -> str | None:
+def thought_signature(part: Part) -> str | None:
     """Return the thought signature of a part that Gemini sent."""
     raw = _sent_bytes(part)
     try:

@@ -66,7 +66,7 @@ def from_plain(message_type: type[AnyProto], plain: dict[str, Any], *, strict: b
     return message_type(**values, extra=extra)
 
 
-def _convert(value: Any, field: "Field", strict: bool) -> Any:
+def _convert(value: Any, field: "ProtoField", strict: bool) -> Any:
     message = field.message
     if message is None or value is None:
         return msgspec.convert(value, field.hint)
@@ -105,7 +105,7 @@ def fields_to_send(message: Proto) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value is not UNSET} | message.extra
 
 
-class Field(NamedTuple):
+class ProtoField(NamedTuple):
     """A field of a message."""
 
     attribute: str
@@ -120,7 +120,7 @@ class Field(NamedTuple):
 
 
 @cache
-def known_fields(message_type: type[Proto]) -> dict[str, Field]:
+def known_fields(message_type: type[Proto]) -> dict[str, ProtoField]:
     """Return the fields of a message by their names in both casings."""
     hints, table = get_type_hints(message_type), {}
     for known in fields(message_type):
@@ -129,7 +129,7 @@ def known_fields(message_type: type[Proto]) -> dict[str, Field]:
             container = origin if (origin := get_origin(item)) in (list, dict) else None
             item = _without_none(get_args(item)[-1]) if container else item
             message = item if isinstance(item, type) and issubclass(item, Proto) else None
-            field = Field(known.name, known.encode_name, hints[known.name], message, container, item)
+            field = ProtoField(known.name, known.encode_name, hints[known.name], message, container, item)
             table[known.encode_name] = table[known.name] = field
     return table
 

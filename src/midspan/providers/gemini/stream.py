@@ -42,7 +42,7 @@ class StreamDecoder:
         """The positions of the calls among the parts, by id, name and arguments."""
         self._open: OpenCall | None = None
         self._chunk = decode.Chunk()
-        self._candidate = decode.Candidate()
+        self._candidate = decode.CandidateFields()
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
         """Yield the events that a piece completes."""

@@ -7,7 +7,7 @@ from typing import Any
 from midspan._types.specs import ToolSpec
 from midspan.providers.offline import language as english
 from midspan.providers.offline.language import Mention, Question
-from midspan.providers.offline.match import Matcher, Tool
+from midspan.providers.offline.match import MatchedTool, Matcher
 
 _ASKING, _BRANCHING = english.stems(english.ASKING), english.words("branching")
 _ARTICLES, _PARTICLES, _PREPOSITIONS = map(english.words, ("articles", "particles", "prepositions"))
@@ -19,7 +19,7 @@ _CLAUSE = re.compile(r"(?i)[,;.?!]?\s+and\s+(?=(?:what|how|who|where|when|which|
 
 def choose_calls(text: str, specs: Sequence[ToolSpec]) -> list[tuple[str, dict[str, Any]]]:
     """Return the calls to make: one, or one per clause if every clause clearly asks for one call that only reads."""
-    tools = [Tool(spec) for spec in specs]
+    tools = [MatchedTool(spec) for spec in specs]
     if match := _choose(Question(text), tools):
         return [(match.tool.name, match.arguments)]
     clauses = [clause for clause in _CLAUSE.split(text.strip()) if clause.strip(" .?!")]
@@ -29,7 +29,7 @@ def choose_calls(text: str, specs: Sequence[ToolSpec]) -> list[tuple[str, dict[s
     return [(match.tool.name, match.arguments) for match in clear] if is_whole else []
 
 
-def _choose(question: Question, tools: list[Tool]) -> Matcher | None:
+def _choose(question: Question, tools: list[MatchedTool]) -> Matcher | None:
     if question.is_negated or not tools:
         return None
     commanded = [tool for tool in tools if question.verb in tool.verbs and tool.particles <= {*question.lowers}]
@@ -48,13 +48,13 @@ def _choose(question: Question, tools: list[Tool]) -> Matcher | None:
     return readings[0] if _is_clear(readings[0], tools, is_far=is_far) else None
 
 
-def _relevance(question: Question, tool: Tool) -> float:
+def _relevance(question: Question, tool: MatchedTool) -> float:
     """Count the words of the question that are words of the tool; those of its name count twice."""
     words = (english.stems(question.content) - _ASKING) & tool.known_stems()
     return sum(2 if word in tool.name_stems else 1 if word in tool.vocabulary else 0.25 for word in words)
 
 
-def _is_clear(match: Matcher, tools: list[Tool], *, is_far: bool) -> bool:
+def _is_clear(match: Matcher, tools: list[MatchedTool], *, is_far: bool) -> bool:
     """Whether the words that a call does not account for leave no doubt about it."""
     tool, question, filled = match.tool, match.question, len(match.arguments)
     unexplained = [question.lowers[at] for at in match.unexplained()]
@@ -74,7 +74,7 @@ def _is_clear(match: Matcher, tools: list[Tool], *, is_far: bool) -> bool:
 class _Command:
     """A command to a tool that may change something: every word of it must be accounted for."""
 
-    def __init__(self, match: Matcher, tools: list[Tool]) -> None:
+    def __init__(self, match: Matcher, tools: list[MatchedTool]) -> None:
         self.question, self.tool, self.taken = match.question, match.tool, match.taken
         self.end = len(self.question.tokens) - (self.question.lowers[-1] in (".", "!", "?"))
         taken = [prop for prop in self.tool.parameters if prop.name in self.taken]

@@ -56,7 +56,7 @@ class Parameter:
         """What a text is: a date, a place, …; the type of everything else."""
 
 
-class Tool:
+class MatchedTool:
     """A declared tool."""
 
     def __init__(self, spec: ToolSpec) -> None:
@@ -89,7 +89,7 @@ class Tool:
 class Matcher:
     """Reads one question as a call of one tool."""
 
-    def __init__(self, tool: Tool, question: Question) -> None:
+    def __init__(self, tool: MatchedTool, question: Question) -> None:
         self.tool = tool
         self.question = question
         self.arguments: dict[str, Any] = {}

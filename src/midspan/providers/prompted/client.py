@@ -84,7 +84,7 @@ class PromptedTools(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, with calls where the model writes some, then the response."""
-        turn = _Turn(request, self)
+        turn = _PromptedRequest(request, self)
         async with aclosing(ensure_aclose(self.wrapped.stream(turn.request))) as events:
             async for inner_event in events:
                 for event in turn.add(inner_event):
@@ -92,7 +92,7 @@ class PromptedTools(WrapperProvider):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response. Its calls are not run."""
-        turn = _Turn(request, self)
+        turn = _PromptedRequest(request, self)
         response = await self.wrapped.generate(turn.request)
         for part in response.message.parts:
             turn.read(part)
@@ -104,7 +104,7 @@ def calls_as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
 
 
-class _Turn:
+class _PromptedRequest:
     """One request to a model that only writes text.
 
     `request` goes to the model. The events of its stream go to `add`, or the parts of its response to `read`.

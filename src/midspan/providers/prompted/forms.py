@@ -19,30 +19,30 @@ from midspan.providers.prompted.calls import (
     read_tags,
     reject_end_mark,
 )
-from midspan.providers.prompted.scanner import Form
+from midspan.providers.prompted.scanner import CallForm
 
 PROMPT_MARKER = "TOOL_CALL"
 WITHIN_LINE = "it is inside a sentence, a quotation or a comment; to make the call, write it on a separate line"
 CONDITIONAL = "the words after it name a condition or say that it is not meant; to make it, write it without them"
-PROMPT_FORM = Form("the marker of the prompt", (), parse=read_marker_line)
+PROMPT_FORM = CallForm("the marker of the prompt", (), parse=read_marker_line)
 _SECTIONS = (
-    Form("Hermes, Qwen, GLM, Granite", ("<tool_call>",), ("</tool_call>",)),
-    Form("MiniMax M1, Hunyuan, Jamba", ("<tool_calls>",), ("</tool_calls>",)),
-    Form("MiniMax M2", ("<minimax:tool_call>",), ("</minimax:tool_call>",)),
-    Form("DeepSeek 3", ("<\uff5ctool\u2581calls\u2581begin\uff5c>",), ("<\uff5ctool\u2581calls\u2581end\uff5c>",)),
-    Form("DeepSeek 3.2", ("<\uff5cDSML\uff5cfunction_calls>",), ("</\uff5cDSML\uff5cfunction_calls>",)),
-    Form("DeepSeek 4", ("<\uff5cDSML\uff5ctool_calls>",), ("</\uff5cDSML\uff5ctool_calls>",)),
-    Form("Kimi K2", ("<|tool_calls_section_begin|>",), ("<|tool_calls_section_end|>",)),
-    *(Form("a call without its section", (start,), (end,)) for start, end in CALL_MARKS.items()),
-    Form("Claude, Olmo 3", ("<function_calls>",), ("</function_calls>",)),
-    Form("Seed", ("<seed:tool_call>",), ("</seed:tool_call>",)),
-    Form("LFM2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),
-    Form("Gemma 4", ("<|tool_call>",), ("<tool_call|>",)),
-    Form("FunctionGemma", ("<start_function_call>",), ("<end_function_call>",)),
-    Form("InternLM", ("<|action_start|><|plugin|>",), ("<|action_end|>",)),
-    Form("Command", ("<|START_ACTION|>",), ("<|END_ACTION|>",)),
-    Form("Qwen 2.5 Coder", ("<tools>",), ("</tools>",)),
-    Form("Nemotron", ("<TOOLCALL>",), ("</TOOLCALL>",)),
+    CallForm("Hermes, Qwen, GLM, Granite", ("<tool_call>",), ("</tool_call>",)),
+    CallForm("MiniMax M1, Hunyuan, Jamba", ("<tool_calls>",), ("</tool_calls>",)),
+    CallForm("MiniMax M2", ("<minimax:tool_call>",), ("</minimax:tool_call>",)),
+    CallForm("DeepSeek 3", ("<\uff5ctool\u2581calls\u2581begin\uff5c>",), ("<\uff5ctool\u2581calls\u2581end\uff5c>",)),
+    CallForm("DeepSeek 3.2", ("<\uff5cDSML\uff5cfunction_calls>",), ("</\uff5cDSML\uff5cfunction_calls>",)),
+    CallForm("DeepSeek 4", ("<\uff5cDSML\uff5ctool_calls>",), ("</\uff5cDSML\uff5ctool_calls>",)),
+    CallForm("Kimi K2", ("<|tool_calls_section_begin|>",), ("<|tool_calls_section_end|>",)),
+    *(CallForm("a call without its section", (start,), (end,)) for start, end in CALL_MARKS.items()),
+    CallForm("Claude, Olmo 3", ("<function_calls>",), ("</function_calls>",)),
+    CallForm("Seed", ("<seed:tool_call>",), ("</seed:tool_call>",)),
+    CallForm("LFM2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),
+    CallForm("Gemma 4", ("<|tool_call>",), ("<tool_call|>",)),
+    CallForm("FunctionGemma", ("<start_function_call>",), ("<end_function_call>",)),
+    CallForm("InternLM", ("<|action_start|><|plugin|>",), ("<|action_end|>",)),
+    CallForm("Command", ("<|START_ACTION|>",), ("<|END_ACTION|>",)),
+    CallForm("Qwen 2.5 Coder", ("<tools>",), ("</tools>",)),
+    CallForm("Nemotron", ("<TOOLCALL>",), ("</TOOLCALL>",)),
 )
 _END_MARKS = ("<|call|>", *dict.fromkeys(mark for form in _SECTIONS for mark in form.ends))
 _OBJECT = (
@@ -68,15 +68,15 @@ _ON_A_LINE: Any = {**_IN_TEXT, "place": "line start"}
 
 FORMS = (
     *_SECTIONS,
-    Form("end marks", _END_MARKS, parse=reject_end_mark),
-    Form("Granite, Phi-4", ("<|tool_call|>",), ("<|/tool_call|>",), needs_end=False),
-    Form("Granite 20B", ("<function_call>",), ("</function_call>",), needs_end=False),
-    Form("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end=False),
-    Form("Llama 4", ("<|python_start|>",), ("<|python_end|>", "<|eom_id|>", "<|eot_id|>"), needs_end=False),
-    Form("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end=False),
-    *(Form("tags", (start,), (end,), parse=read_tags) for start, end in TAGS.items()),
-    Form("Gemini code in a fence", ("```tool_code", "```tool_call"), ("```",), place="line start"),
-    Form(
+    CallForm("end marks", _END_MARKS, parse=reject_end_mark),
+    CallForm("Granite, Phi-4", ("<|tool_call|>",), ("<|/tool_call|>",), needs_end=False),
+    CallForm("Granite 20B", ("<function_call>",), ("</function_call>",), needs_end=False),
+    CallForm("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end=False),
+    CallForm("Llama 4", ("<|python_start|>",), ("<|python_end|>", "<|eom_id|>", "<|eot_id|>"), needs_end=False),
+    CallForm("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end=False),
+    *(CallForm("tags", (start,), (end,), parse=read_tags) for start, end in TAGS.items()),
+    CallForm("Gemini code in a fence", ("```tool_code", "```tool_call"), ("```",), place="line start"),
+    CallForm(
         "gpt-oss",
         ("<|start|>assistant", "<|channel|>"),
         ("<|call|>", "<|end|>", "<|return|>"),
@@ -84,12 +84,12 @@ FORMS = (
         is_content=True,
         parse=read_after_head,
     ),
-    Form("ReAct", ("Action:",), head=_REACT, parse=read_after_head, **_ON_A_LINE),
-    Form("Gemini", ("call:",), head=_GEMINI_CALL, **_IN_TEXT),
-    Form("Gemini code", ("print(default_api.", "default_api."), head=_NOT_INDENTED, **_ON_A_LINE),
-    Form("JSON in a fence", _FENCES, ("```",), is_certain=False, place="line start", head=_FENCED_OBJECT),
-    Form("JSON or Python", ("[", "{"), _END_MARKS, head=_OBJECT_OR_CALLS, **_ON_A_LINE),
-    Form("JSON that may be an example", _OBJECTS, _END_MARKS, place="within a line", **_IN_TEXT),
+    CallForm("ReAct", ("Action:",), head=_REACT, parse=read_after_head, **_ON_A_LINE),
+    CallForm("Gemini", ("call:",), head=_GEMINI_CALL, **_IN_TEXT),
+    CallForm("Gemini code", ("print(default_api.", "default_api."), head=_NOT_INDENTED, **_ON_A_LINE),
+    CallForm("JSON in a fence", _FENCES, ("```",), is_certain=False, place="line start", head=_FENCED_OBJECT),
+    CallForm("JSON or Python", ("[", "{"), _END_MARKS, head=_OBJECT_OR_CALLS, **_ON_A_LINE),
+    CallForm("JSON that may be an example", _OBJECTS, _END_MARKS, place="within a line", **_IN_TEXT),
 )
 THOUGHTS = {
     "<think>": "</think>",
@@ -117,7 +117,7 @@ NONCE = r"\[[^\]\n]{0,64}\]"
 _COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
 
 
-def form_of(mark: str) -> Form | None:
+def form_of(mark: str) -> CallForm | None:
     """Return the form of the call that begins with this mark; None for thoughts, comments and results."""
     return None if mark in _OTHER_MARKS else _FORMS.get(mark, PROMPT_FORM)
 

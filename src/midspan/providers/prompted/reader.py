@@ -28,7 +28,7 @@ from midspan.providers.prompted.forms import (
     has_call,
     held_from,
 )
-from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, Form, Scanner, ToolIndex, Unreadable, WrittenCall
+from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, CallForm, Scanner, ToolIndex, Unreadable, WrittenCall
 
 REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
@@ -208,7 +208,7 @@ class CallReader:
             self._add_call(RejectedCall("", error))
         return False
 
-    def _read_call(self, mark: re.Match[str], form: Form) -> int:
+    def _read_call(self, mark: re.Match[str], form: CallForm) -> int:
         """Read the call that begins with a mark, and return where to continue."""
         begin, text = mark.start(), self._text
         is_in_place = self._is_in_place(begin, form)
@@ -246,7 +246,7 @@ class CallReader:
             self._add_call(call if reason is None else RejectedCall(raw, reason, call.name))
         return end
 
-    def _is_in_place(self, begin: int, form: Form) -> bool:
+    def _is_in_place(self, begin: int, form: CallForm) -> bool:
         """Whether a call is where a model makes one, and not in a sentence about calls or in a quotation."""
         if form is PROMPT_FORM:
             place = _MARKER_PLACE.search(self._text, max(0, begin - _MAX_PLACE_CHARS), begin)

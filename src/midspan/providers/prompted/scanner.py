@@ -34,7 +34,7 @@ WrittenCalls = list[WrittenCall] | None
 Place = Literal["anywhere", "line start", "within a line"]
 
 
-class Form(Struct, frozen=True, eq=False):
+class CallForm(Struct, frozen=True, eq=False):
     """One form in which models write calls."""
 
     name: str
@@ -101,7 +101,7 @@ def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
 class Scanner:
     """Reads marks, names and values from the position `at` of a text."""
 
-    def __init__(self, text: str, at: int, tools: ToolIndex, form: Form) -> None:
+    def __init__(self, text: str, at: int, tools: ToolIndex, form: CallForm) -> None:
         self.text = text
         self.at = at
         self.tools = tools

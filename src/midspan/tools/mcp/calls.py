@@ -16,7 +16,7 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import SchemaError, ToolError
-from midspan.tools.mcp.connection import Connection
+from midspan.tools.mcp.connection import MCPConnection
 from midspan.tools.mcp.conversion import RemoteTool, describe_invalid, to_tool_result
 from midspan.tools.mcp.http import NOT_SENT, SESSION_LOST
 from midspan.tools.mcp.options import MCPConfig
@@ -118,7 +118,7 @@ class Calls:
 
     async def run(
         self,
-        connection: Connection,
+        connection: MCPConnection,
         call: ToolCall,
         tool: RemoteTool,
         context: RunContext[Any],
@@ -151,7 +151,7 @@ class Calls:
             _current.reset(token)
         return to_tool_result(call, result, tool, max_chars=config.max_result_chars), None
 
-    def _failed(self, connection: Connection, call: ToolCall, error: MCPError) -> tuple[ToolResult, Lost | None]:
+    def _failed(self, connection: MCPConnection, call: ToolCall, error: MCPError) -> tuple[ToolResult, Lost | None]:
         message, data = error.error.message, error.error.data
         if data in (NOT_SENT, SESSION_LOST):
             lost = Lost(message, is_not_sent=True, ends_session=data == SESSION_LOST)
@@ -182,7 +182,7 @@ class Calls:
         return next(iter(runs.values())) if len(runs) == 1 else None
 
 
-async def _result(connection: Connection, call: ToolCall, active: _ActiveCall) -> types.CallToolResult:
+async def _result(connection: MCPConnection, call: ToolCall, active: _ActiveCall) -> types.CallToolResult:
     answers = None
     for _ in range(_MAX_ROUNDS):
         result = await connection.call_tool(call.name, call.arguments, active.report, answers)

@@ -49,7 +49,7 @@ class ServerEntry(Struct, frozen=True, rename="camel"):
         return " and ".join(targets) + (" (not valid: only one of them is allowed)" if len(targets) > 1 else "")
 
 
-class _Document(Struct, frozen=True):
+class _ConfigFile(Struct, frozen=True):
     mcp_servers: dict[str, dict[str, Any]] = msgspec.field(name="mcpServers")
 
 
@@ -68,7 +68,7 @@ def read_config(path: Path, *, expand: bool = True) -> dict[str, ServerEntry]:
     Without `expand`, variables are not replaced, so that no secret is shown.
     """
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+        document = msgspec.json.decode(path.read_bytes(), type=_ConfigFile)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except msgspec.ValidationError as error:

@@ -65,7 +65,7 @@ class ServerTransport(Protocol):
         """
 
 
-class Connection:
+class MCPConnection:
     """A session with a server, and the task that it lives in."""
 
     def __init__(

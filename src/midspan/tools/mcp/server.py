@@ -32,7 +32,7 @@ from midspan.tools.wrap import BoundLoop
 
 if TYPE_CHECKING:
     from midspan.tools.mcp.calls import Calls
-    from midspan.tools.mcp.connection import Connection, ServerTransport
+    from midspan.tools.mcp.connection import MCPConnection, ServerTransport
     from midspan.tools.mcp.conversion import RemoteTool
 
 _log = logging.getLogger("midspan.tools.mcp")
@@ -66,9 +66,9 @@ class MCPServer(ToolSource):
         lock = options.get("lock")
         self._lock = lock if isinstance(lock, Lockfile | None) else Lockfile(lock)
         self._bound_loop = BoundLoop()
-        self._connection: Connection | None = None
+        self._connection: MCPConnection | None = None
         self._calls: Calls | None = None
-        self._lost: Connection | None = None
+        self._lost: MCPConnection | None = None
         """The connection that ended last."""
         self._opening: asyncio.Lock | None = None
         self._tools: dict[str, RemoteTool] = {}
@@ -126,7 +126,7 @@ class MCPServer(ToolSource):
             return ToolListing(unavailable=(UnavailableSource(self.name, str(error)),), name=self.name)
         return self._listing
 
-    async def _connected(self) -> "Connection":
+    async def _connected(self) -> "MCPConnection":
         """Return an open connection whose tools are listed."""
         connection = self._usable()
         if connection is not None and not self._is_outdated():
@@ -157,7 +157,7 @@ class MCPServer(ToolSource):
         seconds = self.config.startup_timeout
         return seconds if seconds is None or not isinstance(self._auth, OAuth) else seconds + AUTHORIZATION_SECONDS
 
-    def _usable(self) -> "Connection | None":
+    def _usable(self) -> "MCPConnection | None":
         connection = self._connection
         if connection is None or not connection.is_open or connection.loop is not _loop():
             return None
@@ -166,7 +166,7 @@ class MCPServer(ToolSource):
     def _is_outdated(self) -> bool:
         return self._is_stale or monotonic() - self._listed_at > _MAX_LISTING_SECONDS
 
-    async def _open(self) -> "Connection":
+    async def _open(self) -> "MCPConnection":
         """Connect as it worked last time, or find out which protocol version the server speaks; list the tools."""
         protocol = self._protocol_cache.get(self.config.identity)
         try:
@@ -181,14 +181,14 @@ class MCPServer(ToolSource):
         self._protocol_cache.remember(self.config.identity, connection.protocol)
         return connection
 
-    async def _connect(self, protocol: ProtocolInfo | None) -> "Connection":
+    async def _connect(self, protocol: ProtocolInfo | None) -> "MCPConnection":
         try:
             from midspan.tools.mcp.calls import Calls
-            from midspan.tools.mcp.connection import Connection
+            from midspan.tools.mcp.connection import MCPConnection
         except ModuleNotFoundError as error:
             raise ConfigError("MCP servers need the package mcp: pip install 'midspan[mcp]'") from error
         self._calls = Calls(self.name)
-        connection = self._connection = Connection(
+        connection = self._connection = MCPConnection(
             self._transport(), protocol, elicit=self._calls.elicit, on_tools_changed=self._note_change
         )
         try:
@@ -214,7 +214,7 @@ class MCPServer(ToolSource):
             config.command, env=config.environment, cwd=config.cwd, max_message_bytes=config.max_message_bytes
         )
 
-    async def _refresh(self, connection: "Connection") -> None:
+    async def _refresh(self, connection: "MCPConnection") -> None:
         """List the tools again. The version of the listing changes only if the tools have changed."""
         from midspan.tools.mcp.conversion import remote_tool
 
@@ -259,7 +259,7 @@ class MCPServer(ToolSource):
     def _note_change(self) -> None:
         self._is_stale = True
 
-    async def _failed(self, error: Exception, listed: "Connection | None") -> Unavailable:
+    async def _failed(self, error: Exception, listed: "MCPConnection | None") -> Unavailable:
         """Return the error of opening a connection, or of listing tools again on an open one (`listed`).
 
         The next attempts are made with growing intervals. An open connection may have calls in flight, so it is
@@ -348,7 +348,7 @@ class MCPServer(ToolSource):
                 return replace(result, notes=(f"The call was tried {attempt + 1} times.",)) if attempt else result
         raise AssertionError("the last attempt returns")
 
-    async def _connection_for(self, call: ToolCall) -> "tuple[Connection, Calls]":
+    async def _connection_for(self, call: ToolCall) -> "tuple[MCPConnection, Calls]":
         connection = self._usable()
         if connection is None or call.name not in self._tools:
             connection = await self._connected()

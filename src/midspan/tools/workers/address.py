@@ -13,7 +13,7 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 """A machine that is gone is noticed after about 20 seconds, on both sides."""
 
 
-class Address(Struct, frozen=True):
+class HostAddress(Struct, frozen=True):
     """A Unix socket, or a host and a port."""
 
     path: str | None = None
@@ -21,7 +21,7 @@ class Address(Struct, frozen=True):
     port: int = 0
 
     @classmethod
-    def of(cls, text: str) -> "Address":
+    def of(cls, text: str) -> "HostAddress":
         scheme, _, rest = text.partition(":")
         if scheme == "unix" and rest:
             return cls(path=rest)
@@ -63,9 +63,9 @@ class Address(Struct, frozen=True):
             raise
         return server
 
-    def bound_to(self, server: socket.socket) -> "Address":
+    def bound_to(self, server: socket.socket) -> "HostAddress":
         """Return the address with the port that the system chose."""
-        return self if self.path is not None else Address(host=self.host, port=server.getsockname()[1])
+        return self if self.path is not None else HostAddress(host=self.host, port=server.getsockname()[1])
 
     def remove(self) -> None:
         """Remove the file of a Unix socket."""

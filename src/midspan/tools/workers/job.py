@@ -165,7 +165,7 @@ OnOutcome = Callable[[ToolResult | Ended], object]
 """Takes the result of a call, or how its worker ended."""
 
 
-class Wait(Struct, eq=False):
+class WaitingCall(Struct, eq=False):
     """A call that waits for a worker."""
 
     job: Job | None
@@ -177,7 +177,7 @@ class Wait(Struct, eq=False):
     """
 
 
-_waits: list[Wait] = []
+_waits: list[WaitingCall] = []
 """Of calls that were made by tools in workers, in all pools, which share one event loop.
 
 Calls from outside workers cannot deadlock and are not listed.
@@ -185,7 +185,7 @@ Calls from outside workers cannot deadlock and are not listed.
 
 
 @contextmanager
-def waiting(wait: Wait) -> Iterator[None]:
+def waiting(wait: WaitingCall) -> Iterator[None]:
     """Let `find_deadlocks` know that a call waits."""
     if wait.job is not None and wait.job.callers:
         _waits.append(wait)
@@ -196,7 +196,7 @@ def waiting(wait: Wait) -> Iterator[None]:
             _waits.remove(wait)
 
 
-def find_deadlocks() -> list[Wait]:
+def find_deadlocks() -> list[WaitingCall]:
     """Return the waits that can never end, because all calls that could end them wait for one of these waits."""
     waits = list(_waits)
     while True:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Collection
 
 from midspan.errors import ConfigError
-from midspan.tools.workers.address import Address, keep_alive
+from midspan.tools.workers.address import HostAddress, keep_alive
 from midspan.tools.workers.connection import WorkerConnection
 from midspan.tools.workers.protocol import VERSION, Register
 from midspan.tools.workers.setup import PoolOptions
@@ -30,7 +30,7 @@ class Listener:
         on_registered: OnWorker,
     ) -> None:
         """`workers` are the registered workers of the pool; it changes."""
-        self.address: Address | None = None
+        self.address: HostAddress | None = None
         """Where it listens; None before `start`."""
         self._options = options
         self._workers = workers

@@ -16,9 +16,9 @@ from typing import Any
 from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import ToolListing, describe_error, unknown_tool_result
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import HostAddress
 from midspan.tools.workers.connection import WorkerConnection, start_worker
-from midspan.tools.workers.job import Ended, Job, Wait, call_in, find_deadlocks, waiting
+from midspan.tools.workers.job import Ended, Job, WaitingCall, call_in, find_deadlocks, waiting
 from midspan.tools.workers.listener import Listener
 from midspan.tools.workers.protocol import RegisteredTool
 from midspan.tools.workers.sessions import Sessions
@@ -35,7 +35,7 @@ _MIN_LIFE_SECONDS = 1.0
 _CLOSED = "the workers were closed"
 
 
-class _Waiter(Wait, eq=False, kw_only=True):
+class _Waiter(WaitingCall, eq=False, kw_only=True):
     """Waits for a worker; without a job, for any one."""
 
     worker: asyncio.Future[WorkerConnection]
@@ -338,7 +338,7 @@ class WorkerPool:
     # The pool itself.
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> HostAddress | None:
         """Where it listens for remote workers; None if it does not."""
         return None if self._listener is None else self._listener.address
 

@@ -9,7 +9,7 @@ from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan.errors import WorkerError
 from midspan.tools.source import unknown_session
 from midspan.tools.workers.connection import WorkerConnection
-from midspan.tools.workers.job import Job, Wait, find_deadlocks, waiting
+from midspan.tools.workers.job import Job, WaitingCall, find_deadlocks, waiting
 from midspan.tools.workers.setup import WorkerLimits, WorkerSetup
 
 StartWorker = Callable[[WorkerSetup | None], Awaitable[WorkerConnection]]
@@ -43,7 +43,7 @@ class Sessions:
     async def run(self, job: Job, name: str) -> ToolResult:
         """Run a call in its session."""
         call, session = job.call, self._get(name)
-        wait = Wait(job, lambda: [session.job])
+        wait = WaitingCall(job, lambda: [session.job])
         with waiting(wait):
             if session.lock.locked() and wait in find_deadlocks():
                 raise WorkerError("the tool that calls it occupies the session, directly or through another call")

@@ -10,7 +10,7 @@ from midspan.errors import ConfigError
 from midspan.tools.files import load_module, tools_in, user_code
 from midspan.tools.function import Tool
 from midspan.tools.source import ToolSource
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import HostAddress
 
 _Count = Annotated[int, msgspec.Meta(gt=0)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -66,7 +66,7 @@ class PoolOptions(Struct, frozen=True):
     warm: int
     """How many are started without being needed yet."""
     sandbox: bool = False
-    address: Address | None = None
+    address: HostAddress | None = None
     token: str = ""
 
 

@@ -20,7 +20,7 @@ from midspan.tools.files import FILE_MODULE_PREFIX
 from midspan.tools.function import Tool
 from midspan.tools.loop_thread import LoopThread
 from midspan.tools.source import ToolListing, ToolSource, unknown_session
-from midspan.tools.workers.address import Address
+from midspan.tools.workers.address import HostAddress
 from midspan.tools.workers.job import Job
 from midspan.tools.workers.pool import WorkerPool
 from midspan.tools.workers.process import check_sandbox
@@ -81,7 +81,7 @@ class Workers(ToolSource):
             processes,
             warm=processes,
             sandbox=sandbox,
-            address=None if listen is None else Address.of(listen),
+            address=None if listen is None else HostAddress.of(listen),
             token=token or "",
         )
         self._sessions: dict[str, WorkerSetup | None] = {}

@@ -14,6 +14,7 @@ import msgspec
 from midspan._http.messages import check_base_url
 from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan._types.context import trace_headers
+from midspan._types.texts import SURROGATE
 from midspan._version import VERSION
 from midspan.errors import ArgumentError, ConfigError, ProviderError, RequestTimeoutError, ToolError
 from midspan.tools.declared import tool_from_schema
@@ -37,7 +38,7 @@ _EXAMPLES = (
 )
 
 # The service reads `@host` as a host to look up, `a:b` as several places, and a slash as the end of the place.
-_NOT_IN_A_PLACE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff@:/\\?#%]")
+_NOT_IN_A_PLACE = re.compile(r"[\x00-\x1f\x7f-\x9f@:/\\?#%]")
 _DETAIL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?|[NESW]{1,3}")
 """A number, or the direction of the wind."""
 _REASONS = {
@@ -94,7 +95,7 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
 async def _fetch(transport: Transport, base_url: str, location: str) -> dict[str, Any]:
     place = location.strip()
     # A place without a letter or a digit could be `..`, another path.
-    if _NOT_IN_A_PLACE.search(place) or not any(map(str.isalnum, place)):
+    if _NOT_IN_A_PLACE.search(place) or SURROGATE.search(place) or not any(map(str.isalnum, place)):
         raise ArgumentError(
             "location", f"{place!r} is not a valid place; use a city, an airport code, or coordinates as 48.85,2.35"
         )

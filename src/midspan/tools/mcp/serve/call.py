@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolResult
 from midspan.errors import ToolError
-from midspan.tools.mcp.serve.questions import Form, can_ask
+from midspan.tools.mcp.serve.questions import QuestionForm, can_ask
 
 if TYPE_CHECKING:
     from midspan.tools.mcp.serve.server import ToolServer
@@ -114,7 +114,7 @@ class ServedCall:
         self._from_any_thread(self._send_log, level, message)
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
-        form = Form.of(schema)
+        form = QuestionForm.of(schema)
         self._question_count += 1
         title = (schema or {}).get("title")
         key = title if isinstance(title, str) and title not in self.questions else f"question_{self._question_count}"
@@ -126,7 +126,7 @@ class ServedCall:
             message = f"{question}\n\n{problem}"
         raise ToolError(problem or "the user did not answer")
 
-    async def _elicit(self, key: str, form: Form, message: str) -> mcp_types.ElicitResult:
+    async def _elicit(self, key: str, form: QuestionForm, message: str) -> mcp_types.ElicitResult:
         if isinstance(answer := self._answers.pop(key, None), mcp_types.ElicitResult):
             return answer
         if not self._can_ask:

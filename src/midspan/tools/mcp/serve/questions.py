@@ -16,7 +16,7 @@ _ROOT_KEYS = ("$schema", "type", "properties", "required")
 _REASONS = {"decline": "the user declined to answer", "cancel": "the user dismissed the question"}
 
 
-class Form(Struct, frozen=True):
+class QuestionForm(Struct, frozen=True):
     """A form for one question: a flat object of texts, numbers, yes or no, and choices; MCP has no other forms."""
 
     schema: dict[str, Any]
@@ -25,7 +25,7 @@ class Form(Struct, frozen=True):
     validator: SchemaValidator
 
     @classmethod
-    def of(cls, schema: dict[str, Any] | None) -> "Form":
+    def of(cls, schema: dict[str, Any] | None) -> "QuestionForm":
         """Return the form for answers of this JSON Schema; None means any text."""
         wanted = {"type": "string"} if schema is None else schema
         is_single = wanted.get("type") != "object"
