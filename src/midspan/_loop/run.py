@@ -197,7 +197,8 @@ class Run:
             raise self.calls.tool_error
         if self.state.final_result is not None or self.limits.ended_with_message:
             return True
-        return self.limits.after_calls(self.state)
+        limits = self.limits
+        return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
 
     async def _finish(self) -> None:
         state, final = self.state, self.state.final_result
