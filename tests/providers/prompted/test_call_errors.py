@@ -81,7 +81,9 @@ ERRORS = {
     'TOOL_CALL: f({"s": "a"} b': "expected ) or the end of the line after the object of the arguments",
     "TOOL_CALL: f(1)": 'the arguments have no names; write them as an object: {"name": value}',
     "TOOL_CALL: f": "it has no arguments; write them in parentheses after the name",
-    "TOOL_CALL:\n\n\nf(a=1)": "a call cannot be read: there are blank lines between the marker and the name of the tool",
+    "TOOL_CALL:\n\n\nf(a=1)": (
+        "a call cannot be read: there are blank lines between the marker and the name of the tool"
+    ),
     'TOOL_CALL: f"': "it has no arguments; write them in parentheses after the name",
     'TOOL_CALL: f{"a": 1} then': "the text after the call could belong to its arguments",
     "<function=></function>": "a call cannot be read: it is not one of the known forms of a call",
@@ -92,7 +94,9 @@ ERRORS = {
     '<tool_call>{"name": "f", "arguments": 1}</tool_call>': "its arguments are not an object",
     '<tool_call>{"name": "f", "arguments": "1"}</tool_call>': "its arguments are not an object",
     '<tool_call>{"name": "f", "args": "{oop"}</tool_call>': "its args are not an object: it ends before the value does",
-    '<tool_call>{"name": "f", "args": {}, "x": 1, "b": 2}</tool_call>': "it has 'b' in addition to its name and its arguments",
+    '<tool_call>{"name": "f", "args": {}, "x": 1, "b": 2}</tool_call>': (
+        "it has 'b' in addition to its name and its arguments"
+    ),
     "<tool_call>[1]</tool_call>": "a call cannot be read: it is not one of the known forms of a call",
     '<tool_call>[{"name": "f", "arguments": {}}, 1]</tool_call>': "it is not an object with a name and arguments",
     '<tool_call>{"tool_calls": [], "x": 1}</tool_call>': (
