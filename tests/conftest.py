@@ -65,10 +65,22 @@ ACCEPTANCE_TESTS = (
     "tests/schema/test_replay_schemas.py::test_nearly_all_recorded_calls_match_their_declaration",
     "tests/providers/offline/test_score_offline.py::test_wrong_calls_are_rare_*",
     "tests/providers/test_official_sdks.py::test_sdk_reads_recorded_streams_as_we_do*",
-    # thousands of requests, hundreds of worker processes
+    "tests/providers/gemini/test_replay_traffic.py::test_every_recorded_exchange_passes*",
+    # thousands of runs, requests and random inputs, hundreds of worker processes
+    "tests/testing/test_recording_many.py::test_thousand_concurrent_runs_*",
+    "tests/schema/test_arguments.py::test_thousands_of_unknown_names_*",
+    "tests/schema/test_adapt.py::test_every_valid_value_stays_valid_*",
+    "tests/emulator/test_chaos.py::*",
+    "tests/http/test_fuzz.py::*",
+    "tests/server/test_openapi.py::test_schemathesis_*",
+    "tests/tools/workers/test_event_loops.py::test_no_result_is_lost_*",
     "tests/server/test_safety.py::test_thousands_of_malformed_requests_*",
     "tests/tools/workers/test_calls.py::test_a_thousand_calls_with_workers_killed_at_random",
     "tests/tools/mcp_serve/test_hostile.py::test_parallel_calls_are_answered*thousand*",
+    # timeouts of seconds, many processes of the terminal
+    "tests/providers/test_registry.py::test_local_server_that_is_not_configured_may_be_down",
+    "tests/cli/test_mcp.py::test_destructive_tool_needs_yes_*",
+    "tests/cli/test_mcp.py::test_trust_shows_what_has_changed_*",
     # what `make check` and `make docs` run, too
     "tests/test_typing.py::test_type_checkers_accept_*",
     "tests/test_reference.py::test_site_builds_without_a_warning",
