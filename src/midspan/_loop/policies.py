@@ -86,7 +86,8 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
     calls = state.calls
     is_late = limits.deadline is not None and limits.out_of_time() is not None
     retry: Retry | None = None
-    if not is_late:
+    # If a complete response has calls, `refuse` checks them, and `after_response` has nothing to check.
+    if not is_late and not (calls and response.finish_reason is FinishReason.END):
         for policy in policies:
             retry = policy.after_response(state, response)
             if retry is not None:
