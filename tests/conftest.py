@@ -79,8 +79,7 @@ ACCEPTANCE_TESTS = (
     "tests/tools/mcp_serve/test_hostile.py::test_parallel_calls_are_answered*thousand*",
     # timeouts of seconds, many processes of the terminal
     "tests/providers/test_registry.py::test_local_server_that_is_not_configured_may_be_down",
-    "tests/cli/test_mcp.py::test_destructive_tool_needs_yes_*",
-    "tests/cli/test_mcp.py::test_trust_shows_what_has_changed_*",
+    *("tests/cli/test_mcp.py::*", "tests/cli/test_mcp_serve.py::*"),
     # what `make check` and `make docs` run, too
     "tests/test_typing.py::test_type_checkers_accept_*",
     "tests/test_reference.py::test_site_builds_without_a_warning",
