@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
@@ -34,8 +34,8 @@ class Pool:
 
     def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
         self.process = os.getpid()
-        self.slots = nullcontext() if max_connections is None else asyncio.Semaphore(max_connections)
-        """Entered while a request is sent and its response is read."""
+        self._slots = None if max_connections is None else asyncio.Semaphore(max_connections)
+        """Held while a request is sent and its response is read; None without a limit."""
         self._loop = asyncio.get_running_loop()
         self._max_body_bytes = max_body_bytes
         self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
@@ -48,9 +48,12 @@ class Pool:
     async def send(self, request: HttpRequest, timeouts: Timeouts, *, whole: bool) -> tuple[HttpProtocol, HttpResponse]:
         """Send a request and return the response and its connection.
 
-        Unless `whole`, the response has only a head; the caller reads the body from the connection and releases it.
+        Unless `whole`, the response has only a head; the caller reads the body from the connection and passes it to
+        `release`.
         """
-        connection = None
+        if self._slots is not None:
+            await self._slots.acquire()
+        connection, is_streamed = None, False
         try:
             route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
             data = route.encode(request)
@@ -61,6 +64,7 @@ class Pool:
                 connection = await self._connect(route, idle, timeouts, started)
                 response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
                 assert response is not None, "a new connection is not stale"
+            is_streamed = not whole
             return connection, response
         except BaseException as error:
             if connection is not None:
@@ -71,7 +75,15 @@ class Pool:
             failure = error.with_traceback(None)
         finally:
             data = b""  # it has secrets, and a traceback may show local variables
+            if self._slots is not None and not is_streamed:
+                self._slots.release()
         raise failure  # outside the `except` block, which would add the original as context
+
+    def release(self, connection: HttpProtocol) -> None:
+        """Reuse or close a connection whose response the caller has read."""
+        connection.release()
+        if self._slots is not None:
+            self._slots.release()
 
     async def close(self) -> None:
         """Fail all pending requests, close all connections and wait until they are closed."""

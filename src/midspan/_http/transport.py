@@ -9,7 +9,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
@@ -45,9 +45,7 @@ class Transport:
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
         # A coroutine, because its frame keeps the transport, and with it the pool, until the response has arrived.
-        pool = self.pool()
-        async with pool.slots:
-            _, response = await pool.send(request, timeouts or self._timeouts, whole=True)
+        _, response = await self.pool().send(request, timeouts or self._timeouts, whole=True)
         return response
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
@@ -102,11 +100,8 @@ class HttpStream:
         return find_header(self.head, name)
 
     async def __aenter__(self) -> Self:
-        pool = self._transport.pool()
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(pool.slots)
-            self.connection, response = await pool.send(self._request, self._timeouts, whole=False)
-            self._slot = stack.pop_all()
+        self._pool = self._transport.pool()
+        self.connection, response = await self._pool.send(self._request, self._timeouts, whole=False)
         self.status, self.head = response.status, response.head
         return self
 
@@ -121,9 +116,8 @@ class HttpStream:
         return b"".join([piece async for piece in self])
 
     async def __aexit__(self, *_: object) -> None:
-        self.connection.release()
+        self._pool.release(self.connection)
         del self.connection  # its next response belongs to another request
-        await self._slot.aclose()
 
 
 # A Transport may be used from many event loops, and nobody has to close it:

@@ -103,11 +103,12 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
                 allowed = [item for item in allowed if item[0] not in refused]
         if not allowed and not is_late:
             _check_progress(state, refusals.values())
-    if calls or retry is not None or is_late:
-        refusals |= limits.check(state, allowed)
+    limit, budget = limits.next_request(state)
+    if (calls or retry is not None or is_late) and (limit is not None or limits.may_refuse):
+        refusals |= limits.check(state, allowed, limit)
     if limits.ended_with_message:
         retry = None
-    return Decision(unanswered, refusals, retry, *limits.next_request(state))
+    return Decision(unanswered, refusals, retry, None if limit is None else limit.limit, budget)
 
 
 def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
@@ -259,21 +260,29 @@ class LimitTracker:
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
+        self.may_refuse = self._counts_calls or self.deadline is not None
+        """Whether `check` can refuse a call although another request may follow."""
 
-    def next_request(self, state: RunState) -> tuple[str | None, Budget]:
+    def next_request(self, state: RunState) -> tuple[LimitReachedError | None, Budget]:
         """Return the limit that the next request would exceed, and its budget."""
-        error, turns, tokens = self._request_limit(state), self.limits.max_turns, self.limits.max_tokens
+        turns, tokens = self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
-        budget = Budget(requests_left, None if tokens is None else tokens - state.usage.total)
-        return None if error is None else error.limit, budget
+        tokens_left = None if tokens is None else tokens - state.usage.total
+        limit = None
+        if requests_left is not None and requests_left <= 0:
+            limit = LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
+        elif tokens_left is not None and tokens_left <= 0:
+            limit = LimitReachedError(f"Maximum tokens exceeded ({state.usage.total:,} of {tokens:,})", "max_tokens")
+        return limit, Budget(requests_left, tokens_left)
 
-    def check(self, state: RunState, calls: Calls) -> Refusals:
+    def check(self, state: RunState, calls: Calls, request_limit: LimitReachedError | None) -> Refusals:
         """Refuse calls over a limit. If no request can follow, refuse all calls but those that may end the run.
 
-        `calls` are those that no other rule refuses. Raises LimitReachedError if the run has to stop with an error.
+        `calls` are those that no other rule refuses; `request_limit` is that of `next_request`. Raises
+        LimitReachedError if the run has to stop with an error.
         """
         over = self._calls_over_limit(state, calls) if self._counts_calls else {}
-        limit = self._request_limit(state) or self.out_of_time() or next(iter(over.values()), None)
+        limit = request_limit or self.out_of_time() or next(iter(over.values()), None)
         if limit is None:
             return {}
         can_end_by_call = False
@@ -316,15 +325,6 @@ class LimitTracker:
         if limit is None and self._counts_calls:
             limit = self._call_limit(self._call_counts(state, state.unanswered), call)
         return None if limit is None else _over_limit(limit)
-
-    def _request_limit(self, state: RunState) -> LimitReachedError | None:
-        limits = self.limits
-        if limits.max_turns is not None and state.requests >= limits.max_turns:
-            return LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
-        if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
-            used = f"{state.usage.total:,} of {limits.max_tokens:,}"
-            return LimitReachedError(f"Maximum tokens exceeded ({used})", "max_tokens")
-        return None
 
     def _calls_over_limit(self, state: RunState, calls: Calls) -> dict[int, LimitReachedError]:
         counts = self._call_counts(state)

@@ -63,8 +63,9 @@ class Run:
         self.calls = CallRunner(self, pending.context, pending.config)
         self._loop_detector = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loop_detector)
-        self._limit, self._budget = limits.next_request(self.state)
-        """The limit that the next request would exceed; the budget of that request."""
+        limit, self._budget = limits.next_request(self.state)
+        self._limit = None if limit is None else limit.limit
+        """The limit that the next request would exceed."""
         self._logs_debug = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
@@ -99,21 +100,22 @@ class Run:
             del self.calls, self.listener  # without reference cycles, the run is freed at once
 
     async def _begin(self) -> None:
-        self._debug("System Prompt", self.prepared.config.system)
-        self._debug("Prompt", self.state.history)
+        if self._logs_debug:
+            self._debug("System Prompt", self.prepared.config.system)
+            self._debug("Prompt", self.state.history)
         await self._emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
         for source in self.prepared.listing.unavailable:
             await self._emit(SourceUnavailable(source.name, source.message))
 
     def _debug(self, label: str, value: object) -> None:
-        if self._logs_debug:
-            _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
+        _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
 
     async def _ask(self) -> None:
         """Request the next turn. If the time of the run is over first, `self.response` is not changed."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
-        await self._emit(start)
+        if self.listener is not None:
+            await self.listener.emit(start)
         listener, limits = self.listener, self.limits
         response: ModelResponse | None
         if listener is not None and listener.deltas:
@@ -133,11 +135,13 @@ class Run:
         if response is None:
             return
         self.response = response
-        self._debug("Response", response.message.parts)
+        if self._logs_debug:
+            self._debug("Response", response.message.parts)
         message, reason, usage = response.message, response.finish_reason, response.usage
         end = TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
         self.state = self.state.after_response(end)
-        await self._emit(end)
+        if listener is not None:
+            await listener.emit(end)
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
         """Return the next request. A call is forced until one was run, unless the model may only answer."""
@@ -160,7 +164,8 @@ class Run:
 
     async def _run_calls(self, calls: Calls, refusals: Refusals) -> None:
         """Run the unanswered calls of the turn. Refused ones get their results at once."""
-        self._debug("Tool Calls", self.state.calls)
+        if self._logs_debug:
+            self._debug("Tool Calls", self.state.calls)
         for index, call in calls:
             if call.name not in self.prepared.specs:
                 service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
@@ -177,14 +182,17 @@ class Run:
         if len(calls) == 1 and self.limits.deadline is None:
             index, call = calls[0]
             result, seconds = await self.calls.run_single(call, index)
-            await self._emit(self._end_call(index, result, seconds))
+            end = self._end_call(index, result, seconds)
+            if self.listener is not None:
+                await self.listener.emit(end)
         elif calls:
             async with aclosing(self.calls.run(calls)) as results:
                 async for index, result, seconds in results:
                     await self._emit(self._end_call(index, result, seconds))
 
     def _end_call(self, index: int, result: ToolResult, seconds: float) -> ToolEnd:
-        self._debug("Tool Result", result)
+        if self._logs_debug:
+            self._debug("Tool Result", result)
         if self._loop_detector.repeated:
             result = self._loop_detector.with_note(index, result)
         end = ToolEnd(self.state.turn, result, seconds, index)

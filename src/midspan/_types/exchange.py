@@ -139,7 +139,14 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input + self.output + self.thoughts + self.tools
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(*map(add, astuple(self), astuple(other)))
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.thoughts + other.thoughts,
+            self.cached + other.cached,
+            self.tools + other.tools,
+            self.cache_write + other.cache_write,
+        )
 
 
 class Citation(Struct, frozen=True, gc=False, omit_defaults=True):

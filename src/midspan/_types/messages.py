@@ -33,8 +33,11 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
+        calls = tuple([part for part in self.parts if type(part) is ToolCall])
+        if len(calls) == len(self.parts):
+            return calls
         answered = {part.id for part in self.parts if type(part) is ToolResult}
-        return tuple(part for part in self.parts if type(part) is ToolCall and part.id not in answered)
+        return tuple([call for call in calls if call.id not in answered])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:

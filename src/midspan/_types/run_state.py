@@ -1,6 +1,7 @@
 """The state of a run: an immutable value that each event turns into the next one."""
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -138,40 +139,44 @@ class RunState(Struct, frozen=True, gc=False):
     def after_response(self, event: TurnEnd) -> "RunState":
         message, finish_reason = event.message, event.finish_reason
         usage, extra_requests = self.usage + event.usage, self.extra_requests + event.requests - 1
-        state = replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
-        if finish_reason is CUT or is_empty(message):
-            return state
         calls, pauses = message.calls, finish_reason is CONTINUES
+        if finish_reason is CUT or (not calls and is_empty(message)):
+            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
         text = "" if calls else self.partial_text + message.text if pauses else self.partial_text
         return replace(
-            state,
+            self,
             history=self.history.append(message),
+            usage=usage,
+            extra_requests=extra_requests,
             citations=self.citations + event.citations,
             calls=calls,
             failed_turns=0 if calls or pauses else self.failed_turns,
+            finish_reason=finish_reason,
             partial_text=text,
         )
 
     def after_call(self, event: ToolEnd) -> "RunState":
         run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
-        state = replace(
-            self,
-            ended=(*self.ended, run),
-            limit=self.limit or (run.result.meta.get("limit") if run.is_refused else None),
-            has_run_call=self.has_run_call or (self.turn > 0 and run.was_run),
-        )
-        if len(state.ended) < len(self.calls):
-            return state
-        runs = tuple(sorted(state.ended, key=lambda run: run.index))
-        results = tuple(run.result for run in runs)
+        is_refused = run.is_refused
+        limit = self.limit or (run.result.meta.get("limit") if is_refused else None)
+        has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
+        runs = (*self.ended, run)
+        if len(runs) < len(self.calls):
+            return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
+        if len(runs) > 1:
+            runs = tuple(sorted(runs, key=attrgetter("index")))
+            is_refused = all(run.is_refused for run in runs)
+        results = tuple(map(attrgetter("result"), runs))
         return replace(
-            state,
+            self,
             history=self.history.append(Message("user", results)),
             calls=(),
             ended=(),
             tool_runs=self.tool_runs + runs,
-            refused_turns=self.refused_turns + 1 if all(run.is_refused for run in runs) else 0,
-            final_result=next((result for result in results if result.is_final), None),
+            limit=limit,
+            has_run_call=has_run_call,
+            refused_turns=self.refused_turns + 1 if is_refused else 0,
+            final_result=next(filter(attrgetter("is_final"), results), None),
         )
 
     def settled(self, reason: str) -> "RunState":
@@ -189,6 +194,8 @@ class RunState(Struct, frozen=True, gc=False):
     @property
     def unanswered(self) -> list[tuple[int, ToolCall]]:
         """The calls of the turn that have no result yet, each with its position in the turn."""
+        if not self.ended:
+            return list(enumerate(self.calls))
         ended = {run.index for run in self.ended}
         return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
 

@@ -75,7 +75,7 @@ def canonical_json(value: Any) -> bytes:
     """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
     try:
         encoded = encode_sorted(value)
-        if b".0" not in encoded:
+        if encoded.find(b".0") < 0:  # `in` would try to read an integer first
             return encoded
         return encode_sorted(_with_integers(msgspec.json.decode(encoded)))
     except NOT_JSON:

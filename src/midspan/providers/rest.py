@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -97,7 +96,7 @@ class RestClient:
                 response = await self._transport.send(self._request(method, path, body, headers))
                 if not 200 <= response.status < 300:
                     raise self._parse_error(response, response.body)
-                return self.checked(partial(read, response.body))
+                return self.checked(read, response.body)
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
@@ -138,7 +137,7 @@ class RestClient:
                             yield reader, items
                         if failure is not None:  # after the items that precede it in the same piece
                             raise failure
-                    items = self.checked(partial(_last_items, reader))
+                    items = self.checked(_last_items, reader)
                     if reader.is_empty:
                         raise self._empty_stream(response)
                     yield reader, items
@@ -158,10 +157,10 @@ class RestClient:
             return MalformedResponseError(f"{self.service} answered {content_type} instead of a stream")
         return IncompleteResponseError(f"{self.service} sent an empty stream", status=response.status)
 
-    def checked(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns; a response of an unexpected form is a MalformedResponseError."""
+    def checked(self, read: Callable[..., T], *args: Any) -> T:
+        """Return `read(*args)`; a response of an unexpected form is a MalformedResponseError."""
         try:
-            return read()
+            return read(*args)
         except _UNEXPECTED as error:
             raise self._malformed(error) from error
 

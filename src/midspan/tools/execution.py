@@ -238,7 +238,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
                     return call.error_result(f"invalid response:{problems}")
                 _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
                 hint = f"The result does not match the declared output:{problems}"
-    is_final = not is_error and _is_final(tool, value)
+    is_final = not is_error and tool.final is not False and _is_final(tool, value)
     if size > tool.max_result_chars:  # in bytes, which may be more than the characters
         text = value if isinstance(value, str) else _encode(value).decode()
         value = value if len(text) <= tool.max_result_chars else truncate(text, tool.max_result_chars)

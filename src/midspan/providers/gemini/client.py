@@ -7,9 +7,10 @@ from contextlib import aclosing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.exchange import Budget, Citation, FinishReason, ModelEvent, ModelRequest, ModelResponse
+from midspan._types.exchange import CONTINUES, Budget, Citation, FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan.errors import ProviderError
@@ -164,30 +165,29 @@ def warn_if_retired(model: str) -> None:
         _log.warning("%s was shut down; use %s", model, successor)
 
 
-class LongDecode:
+class LongDecode(Struct):
     """A response that takes several requests: the model pauses, and is asked to continue with the token it gave.
 
     https://ai.google.dev/gemini-api/docs/long-decode
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self.response: ModelResponse | None = None
-        """All responses so far as one: all parts in one message, all tokens counted."""
-        self.next_token: str | None = None
-        """The token to continue with; None if the response is complete, over budget, or makes no progress."""
+    budget: Budget
+    response: ModelResponse | None = None
+    """All responses so far as one: all parts in one message, all tokens counted."""
+    next_token: str | None = None
+    """The token to continue with; None if the response is complete, over budget, or makes no progress."""
 
     def add(self, response: ModelResponse, token: str | None) -> ModelResponse:
         """Add the response to a request, and return the whole so far."""
         is_stuck = token == self.next_token
         self.response = response = response if self.response is None else _continued(self.response, response)
-        is_over = is_stuck or response.requests >= _MAX_REQUESTS or self._is_over_budget(response)
-        self.next_token = None if is_over or response.finish_reason is not FinishReason.CONTINUES else token
+        pauses = response.finish_reason is CONTINUES and not is_stuck
+        self.next_token = token if pauses and not self._is_over_budget(response) else None
         return response
 
     def _is_over_budget(self, response: ModelResponse) -> bool:
-        requests, tokens = self._budget.max_requests, self._budget.max_tokens
-        if requests is not None and response.requests >= requests:
+        requests, tokens = self.budget.max_requests, self.budget.max_tokens
+        if response.requests >= (_MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)):
             return True
         return tokens is not None and response.usage.total >= tokens
 
