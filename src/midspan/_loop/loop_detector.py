@@ -62,9 +62,11 @@ class LoopDetector(Policy):
         self.repeated = {}
         if not self._seen_keys:
             self._seen_keys.update(_key(run.call) for run in state.tool_runs)
-        keys = {index: _key(call) for index, call in calls}
-        is_repeated = not self._seen_keys.isdisjoint(keys.values())
-        self._seen_keys.update(keys.values())
+        keys, is_repeated = {}, False
+        for index, call in calls:
+            keys[index] = key = _key(call)
+            is_repeated = is_repeated or key in self._seen_keys
+            self._seen_keys.add(key)
         if not is_repeated:
             return {}
         self._count(state)

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.exchange import Budget, FinishReason, ModelResponse
+from midspan._types.exchange import END, Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
@@ -87,7 +87,7 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
     is_late = limits.deadline is not None and limits.out_of_time() is not None
     retry: Retry | None = None
     # If a complete response has calls, `refuse` checks them, and `after_response` has nothing to check.
-    if not is_late and not (calls and response.finish_reason is FinishReason.END):
+    if not is_late and not (calls and response.finish_reason is END):
         for policy in policies:
             retry = policy.after_response(state, response)
             if retry is not None:
@@ -120,6 +120,7 @@ def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
         )
 
 
+_NO_BUDGET = Budget()
 _NO_CALLS = Refusal("is not available now. Answer with the information you have.", FORBIDDEN)
 _NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and nobody can be asked", FORBIDDEN)
 
@@ -266,6 +267,8 @@ class LimitTracker:
     def next_request(self, state: RunState) -> tuple[LimitReachedError | None, Budget]:
         """Return the limit that the next request would exceed, and its budget."""
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
+        if turns is None and tokens is None:
+            return None, _NO_BUDGET
         requests_left = None if turns is None else turns - state.requests
         tokens_left = None if tokens is None else tokens - state.usage.total
         limit = None

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from functools import cached_property
-from operator import add
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
-from msgspec.structs import astuple
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, ProviderData

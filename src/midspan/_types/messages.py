@@ -33,11 +33,13 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
-        calls = tuple([part for part in self.parts if type(part) is ToolCall])
-        if len(calls) == len(self.parts):
-            return calls
-        answered = {part.id for part in self.parts if type(part) is ToolResult}
-        return tuple([call for call in calls if call.id not in answered])
+        calls, answered = [], set()
+        for part in self.parts:
+            if type(part) is ToolCall:
+                calls.append(part)
+            elif type(part) is ToolResult:
+                answered.add(part.id)
+        return tuple([call for call in calls if call.id not in answered] if answered else calls)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -61,7 +63,8 @@ class History:
 
     def append(self, *messages: Message) -> "History":
         """Return a history with these messages at its end."""
-        longer = History(self.messages + messages)
+        longer = object.__new__(History)  # without the work of __init__
+        longer.messages = self.messages + messages
         longer._derived = self._derived
         return longer
 

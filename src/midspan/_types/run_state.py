@@ -1,7 +1,6 @@
 """The state of a run: an immutable value that each event turns into the next one."""
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -164,9 +163,12 @@ class RunState(Struct, frozen=True, gc=False):
         if len(runs) < len(self.calls):
             return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
         if len(runs) > 1:
-            runs = tuple(sorted(runs, key=attrgetter("index")))
+            runs = tuple(sorted(runs, key=lambda run: run.index))
             is_refused = all(run.is_refused for run in runs)
-        results = tuple(map(attrgetter("result"), runs))
+        results = tuple([run.result for run in runs])
+        final = None
+        for result in results:
+            final = result if final is None and result.is_final else final
         return replace(
             self,
             history=self.history.append(Message("user", results)),
@@ -176,7 +178,7 @@ class RunState(Struct, frozen=True, gc=False):
             limit=limit,
             has_run_call=has_run_call,
             refused_turns=self.refused_turns + 1 if is_refused else 0,
-            final_result=next(filter(attrgetter("is_final"), results), None),
+            final_result=final,
         )
 
     def settled(self, reason: str) -> "RunState":

@@ -96,7 +96,10 @@ class RestClient:
                 response = await self._transport.send(self._request(method, path, body, headers))
                 if not 200 <= response.status < 300:
                     raise self._parse_error(response, response.body)
-                return self.checked(read, response.body)
+                try:
+                    return read(response.body)
+                except _UNEXPECTED as error:
+                    raise self._malformed(error) from error
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)

@@ -98,14 +98,16 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
 
         return await run_isolated(tool, call, context)
-    validated = tool.parameters.validate(call.arguments)
-    if validated.problems:
-        return _invalid_arguments(call, validated.problems)
+    changes: tuple[str, ...] = ()
+    arguments = tool.parameters.fill_if_valid(call.arguments)
+    if arguments is None:
+        validated = tool.parameters.repair(call.arguments)
+        if validated.problems:
+            return _invalid_arguments(call, validated.problems)
+        arguments, changes = validated.arguments, validated.changes
     started, name = context.start(tool.timeout), call.name
     function = (
-        partial(tool.function, **validated.arguments)
-        if tool.bind is None
-        else partial(_bind_and_call, tool, validated.arguments, context)
+        partial(tool.function, **arguments) if tool.bind is None else partial(_bind_and_call, tool, arguments, context)
     )
     try:
         if tool.is_async:
@@ -124,7 +126,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         return _error_result(call, error, context)
     except ToolError as error:  # the function was not started; the message says why
         return call.error_result(f"{name} was not run: {error}", NOT_RUN)
-    return _to_tool_result(tool, call, value, validated.changes)
+    return _to_tool_result(tool, call, value, changes)
 
 
 def execute_here(
@@ -218,7 +220,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     A value that does not match the return annotation goes to the model with a note, because the tool has already run.
     Only a response schema that was given explicitly is enforced.
     """
-    if content := _ordered_content(returned):
+    if type(returned) is not dict and (content := _ordered_content(returned)):
         return ToolResult(call.id, call.name, content=content, is_final=_is_final(tool, returned), notes=notes)
     media: list[Blob] = []
     is_error, hint, schema = False, None, tool.response

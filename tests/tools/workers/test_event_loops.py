@@ -122,7 +122,7 @@ async def call_at_random(workers: Workers, random: Random, start: int, failures:
 
 
 def is_answer(result: ToolResult, number: int) -> bool:
-    """Whether a call got its own result; a call whose workers were killed again and again gets an error that says so."""
+    """Whether a call got its own result, or an error that says that its workers were killed."""
     if result.is_error:
         return result.id == str(number) and "killed by SIGKILL" in str(result.value)
     return (result.id, result.value) == (str(number), 2 * number)

@@ -130,6 +130,8 @@ class Gemini(ClosedOnExit):
                 error.partial_response = long_decode.response
                 request = self._retry_unvalidated(request, error)
                 continue
+            if token is None and long_decode.response is None:
+                break  # as most responses
             response = long_decode.add(response, token)
             if long_decode.next_token is None:
                 break

@@ -134,7 +134,7 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     parts: list[Any] = []
     media: list[Any] = []
     for part in message.parts:
-        if raw := _sent_bytes(part):
+        if part.provider_data is not None and (raw := _sent_bytes(part)):
             encoded = _encode_sent_part(part, raw, capabilities)
         elif is_from_gemini and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}

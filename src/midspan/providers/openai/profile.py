@@ -52,7 +52,7 @@ _OPENAI_ID = re.compile(r"\S{1,40}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
-class Preset(Struct, frozen=True):
+class Preset(Struct, frozen=True, cache_hash=True):
     """One service: where it is, how it is authenticated, and what it accepts beyond or below OpenAI's API."""
 
     name: str
