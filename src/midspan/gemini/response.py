@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, overload
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._loop.blocking import iterate, run_blocking
+from midspan._loop.blocking import ClosedFromPlainCode, iterate
 from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, is_local_id
@@ -21,7 +21,6 @@ from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import finish_reason_of
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
-from midspan.providers.provider import ClosedOnExit
 
 T = TypeVar("T")
 
@@ -162,7 +161,7 @@ class ChunkReader:
         return self._decoder.response()
 
 
-class ResponseStream(ClosedOnExit):
+class ResponseStream(ClosedFromPlainCode):
     """The chunks of a response, read once, in async or sync code. After the last one, `response` is the whole response.
 
     If the response was cut, IncompleteResponseError is raised after the last chunk, and `response` is what arrived.
@@ -200,13 +199,3 @@ class ResponseStream(ClosedOnExit):
     async def aclose(self) -> None:
         async with self._closing:  # the end of a `for` loop closes it, too, and may still be doing so
             await self._items.aclose()
-
-    def close(self) -> None:
-        """Like `aclose`, for sync code."""
-        run_blocking(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
