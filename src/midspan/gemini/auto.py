@@ -16,7 +16,7 @@ from midspan._loop.agent import Agent
 from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, RunStream, final_text
 from midspan._types.events import TextDelta
-from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
+from midspan._types.exchange import CachePolicy, FinishReason, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
@@ -29,7 +29,6 @@ from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import Proto, load, to_plain
-from midspan.providers.provider import Provider, WrapperProvider
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.function import Tool
 from midspan.tools.schedule import run_calls
@@ -66,13 +65,12 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
     limits = Limits.of((limits or {}) if turns is None else {"max_turns": turns})
     _, capabilities = client.resolve(model)
-    provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
-    if cache is not None:
-        provider = _WithCache(provider, cache_name(cache))
+    provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
+    policy = None if cache is None else CachePolicy(cache_name(cache))
     fields = request_fields(capabilities, **request)
     settings = ModelSettings(extra=msgspec.json.decode(b"{%b}" % fields.tail[1:]))
     executable = Tools.executable(tool_list(tools))
-    agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice)
+    agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice, cache=policy)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
     return agent, _history(fields.first_content).append(*history), fields.output_type
 
@@ -80,18 +78,6 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
 def _history(contents: bytes) -> History:
     raws = msgspec.json.decode(b"[%b]" % contents, type=list[Raw])
     return History(decode.conversation(map(bytes, raws)))
-
-
-class _WithCache(WrapperProvider):
-    """A model whose system prompt and declarations are in a cache; the calls are still executed here."""
-
-    def __init__(self, provider: Provider, cache: str) -> None:
-        super().__init__(provider)
-        self._policy = CachePolicy(cache)
-
-    def adapt(self, request: ModelRequest) -> ModelRequest:
-        config = request.config
-        return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
 async def answer_chunks(stream: RunStream, output_type: Any = Any) -> AsyncGenerator[GenerateContentResponse, None]:
