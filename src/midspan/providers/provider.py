@@ -84,7 +84,7 @@ class ClosedOnExit:
 
 
 class WrapperProvider(ClosedOnExit):
-    """A provider around a provider. Override `adapt` to change requests, or `stream` together with `generate`."""
+    """A provider around a provider. Override `stream` together with `generate`."""
 
     def __init__(self, provider: Provider) -> None:
         self.wrapped = provider
@@ -97,15 +97,11 @@ class WrapperProvider(ClosedOnExit):
     def profile(self) -> ModelProfile:
         return self.wrapped.profile
 
-    def adapt(self, request: ModelRequest) -> ModelRequest:
-        """Return the request that the wrapped provider gets."""
-        return request
-
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        return self.wrapped.stream(self.adapt(request))
+        return self.wrapped.stream(request)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        return await self.wrapped.generate(self.adapt(request))
+        return await self.wrapped.generate(request)
 
     async def aclose(self) -> None:
         await self.wrapped.aclose()
