@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache, partial, wraps
 from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -45,12 +45,10 @@ class AsyncClient(ClosedOnExit):
 
     async def generate_content(self, contents: Contents, **options: Unpack[RequestOptions]) -> GenerateContentResponse:
         """Send a request and return the whole response."""
-        path, capabilities, fields = self._request(options)
-        body = fields.body(contents, capabilities)
-        answer = await self.api.call(
-            "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
-        )
-        return GenerateContentResponse(answer, output_type=fields.output_type)
+        path, api, body, output_type = self._request(contents, options)
+        read = partial(decode.response, api=api)
+        answer = await self.api.call("POST", f"{path}:generateContent", body, read=read)
+        return GenerateContentResponse(answer, output_type=output_type)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -64,19 +62,17 @@ class AsyncClient(ClosedOnExit):
 
             agent, history, output_type = prepare(self, contents, options)
             return ResponseStream(answer_chunks(agent.stream(messages=history), output_type))
-        path, capabilities, fields = self._request(options)
-        body = fields.body(contents, capabilities)
-        return ResponseStream(self._stream(path, body, capabilities.api, fields.output_type))
+        return ResponseStream(self._stream(*self._request(contents, options)))
 
     async def _stream(
-        self, path: str, body: bytes, api: Api, output_type: Any
+        self, path: str, api: Api, body: bytes, output_type: Any
     ) -> AsyncGenerator[GenerateContentResponse, None]:
         pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api))
         async with aclosing(pieces):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk
-        response = reader.response()
+        response = reader.decoder.response()
         yield GenerateContentResponse(response, output_type=output_type)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
@@ -127,9 +123,8 @@ class AsyncClient(ClosedOnExit):
 
     async def count_tokens(self, contents: Contents, **options: Unpack[RequestOptions]) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
-        path, capabilities, fields = self._request(options)
-        body = fields.body(contents, capabilities)
-        if capabilities.api is Api.DEVELOPER and options.keys() - {"model"}:
+        path, api, body, _ = self._request(contents, options)
+        if api is Api.DEVELOPER and options.keys() - {"model"}:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
 
@@ -142,11 +137,12 @@ class AsyncClient(ClosedOnExit):
         name, endpoint = self.model if model is None else model, self.api.endpoint
         return endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
 
-    def _request(self, options: Mapping[str, Any]) -> tuple[str, Capabilities, RequestFields]:
-        """Return the path of the model, what it accepts, and all fields except the contents."""
+    def _request(self, contents: Contents, options: Mapping[str, Any]) -> tuple[str, Api, bytes, Any]:
+        """Return the path of the model, its API, the body of the request, and the type of the answer."""
         path, capabilities = self.resolve(options.get("model"))
         others = {name: value for name, value in options.items() if name != "model"}
-        return path, capabilities, _fields(capabilities, others)
+        fields = _fields(capabilities, others)
+        return path, capabilities.api, fields.body(contents, capabilities), fields.output_type
 
     async def aclose(self) -> None:
         if "_runs" in self.__dict__:

@@ -125,22 +125,23 @@ def _with_args(content: wire.Content) -> wire.Content:
 
 
 class ChunkReader:
-    """Reads the bytes of a stream: chunks as they arrive, and the whole response at the end."""
+    """Reads the bytes of a stream as chunks."""
 
     def __init__(self, api: Api) -> None:
         self._framing = Framing()
-        self._decoder = StreamDecoder(api)
+        self.decoder = StreamDecoder(api)
+        """Has the whole response at the end."""
 
     def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
         return map(self._chunk, self._framing.feed(piece))
 
     def end(self) -> Iterator[GenerateContentResponse]:
         yield from map(self._chunk, self._framing.end())
-        list(self._decoder.end())  # completes the decoder's message; its events are not shown
+        list(self.decoder.end())  # completes the decoder's message; its events are not shown
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
         parts: list[Part] = []
-        for event in self._decoder.add(document):
+        for event in self.decoder.add(document):
             match event:
                 case PartStart(part=part):
                     parts.append(part)
@@ -148,17 +149,13 @@ class ChunkReader:
                     parts.append(Text(text))
                 case PartDelta(delta=ThoughtPartDelta(text)):
                     parts.append(Thought(text))
-        message, reason = Message("model", tuple(parts)), self._decoder.finish_reason
+        message, reason = Message("model", tuple(parts)), self.decoder.finish_reason
         answer = ModelResponse(message, finish_reason_of(reason), reason, raw=(Raw(document),))
         return GenerateContentResponse(answer, is_chunk=True)
 
     @property
     def is_empty(self) -> bool:
-        return self._decoder.is_empty
-
-    def response(self) -> ModelResponse:
-        """Return the whole response."""
-        return self._decoder.response()
+        return self.decoder.is_empty
 
 
 class ResponseStream(ClosedFromPlainCode):
