@@ -12,9 +12,10 @@ from midspan.providers.gemini.capabilities import capabilities_of
 from tests.gemini.recorder import Recorder
 
 
-def deep(inside: Any, levels: int) -> Any:
+def deep(levels: int) -> dict[str, Any]:
+    inside: dict[str, Any] = {}
     for _ in range(levels):
-        inside = {"a": inside} if isinstance(inside, dict) else [inside]
+        inside = {"a": inside}
     return inside
 
 
@@ -48,13 +49,11 @@ def test_the_error_names_the_problem_and_its_path(client: gemini.Client, request
         client.generate_content("x", **request_)
 
 
-@pytest.mark.parametrize("inside", ["x", {}], ids=["lists", "dicts"])
-def test_contents_and_tools_that_are_nested_too_deeply_are_an_error(client: gemini.Client, inside: Any) -> None:
-    words = r"\[0\] (cannot be \[\[\[\[\.\.\.\]\]\]\]; pass|is nested too deeply)"
-    with pytest.raises(ConfigError, match="contents" + words):
-        client.generate_content(deep(inside, 5000))
-    with pytest.raises(ConfigError, match="tools" + words):
-        client.generate_content("x", tools=deep(inside, 5000))
+def test_contents_and_tools_that_are_nested_too_deeply_are_an_error(client: gemini.Client) -> None:
+    with pytest.raises(ConfigError, match=r"contents\[0\] is nested too deeply"):
+        client.generate_content(deep(5000))
+    with pytest.raises(ConfigError, match=r"tools\[0\] is nested too deeply"):
+        client.generate_content("x", tools=deep(5000))
 
 
 @pytest.mark.parametrize("odd", [math.nan, "a\ud800", object()], ids=["nan", "unpaired surrogate", "object"])

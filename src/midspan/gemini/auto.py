@@ -23,7 +23,6 @@ from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
 from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
 from midspan.gemini.response import GenerateContentResponse
-from midspan.gemini.types import describe
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -113,7 +112,7 @@ class ToolRegistry:
             return self._toolbox.register(declaration, duplicates=duplicates)
         declarations = [item for tool in read_tools([declaration]) for item in tool.function_declarations or []]
         if len(declarations) != 1:
-            raise ConfigError(f"{describe(declaration)} is not the declaration of one function")
+            raise ConfigError(f"{declaration!r:.80} is not the declaration of one function")
         return self._toolbox.register(_tool(declarations[0], function), duplicates=duplicates)
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
@@ -175,5 +174,5 @@ def _callback(function: Callable[..., Any], name: str, schema: Any) -> Callable[
 def _call(item: Any) -> ToolCall:
     call = ToolCall.read(item.function_call if isinstance(item, wire.Part) else item)
     if call is None:
-        raise ConfigError(f"{describe(item)} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
+        raise ConfigError(f"{item!r:.80} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
     return call

@@ -13,7 +13,7 @@ from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini.output import output_fields, schema_field
-from midspan.gemini.types import FunctionDeclaration, describe, read, set_fields, to_json_data
+from midspan.gemini.types import FunctionDeclaration, read, set_fields, to_json_data
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
@@ -178,7 +178,7 @@ def _read_content(item: Any, where: str) -> wire.Content:
     """
     if not isinstance(item, wire.Content | Mapping):
         expected = "a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
-        raise ConfigError(f"{where} cannot be {describe(item)}; pass {expected}")
+        raise ConfigError(f"{where} cannot be {item!r:.80}; pass {expected}")
     fields = set_fields(wire.Content, item, where)
     if "content" in fields:
         raise ConfigError(f"{where} has 'content' as in other APIs; a content of Gemini has 'role' and 'parts'")
@@ -267,7 +267,7 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
         except TypeError:  # it may be unhashable
             return declaration_of(function)
     raise ConfigError(
-        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 

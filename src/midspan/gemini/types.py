@@ -1,7 +1,6 @@
 """The types of the Gemini API with checks and helpers, and how a caller's values become messages of the API."""
 
 from collections.abc import Iterable, Mapping
-from reprlib import Repr
 from typing import Any, Self
 
 import msgspec
@@ -16,11 +15,6 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, fields_to_send, from_plain, known_fields, to_plain
 
-_repr = Repr()
-_repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
-describe = _repr.repr
-"""A short repr for error messages."""
-
 
 class Schema(wire.Schema, frozen=True):
     """The subset of OpenAPI 3.0 in which parameters and answers can be described; `type` is required."""
@@ -29,7 +23,7 @@ class Schema(wire.Schema, frozen=True):
         if self.type is None and (self.any_of is not None or self.ref is not None):
             return
         if not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES:
-            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {describe(self.type)}")
+            raise SchemaError(f"a Schema needs a type, one of {', '.join(SCHEMA_TYPES)}; got {self.type!r:.80}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -51,8 +45,8 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
         if type(self.response) is not dict:  # the values in a dict are checked when it is sent
             response = to_json_data(self.response, f"the response of {self.name!r}")
             if not isinstance(response, dict):
-                got = describe(self.response)
-                raise ConfigError(f"the response of {self.name!r} must be an object, as {{'result': …}}, got {got}")
+                expected = f"the response of {self.name!r} must be an object, as {{'result': …}}"
+                raise ConfigError(f"{expected}, got {self.response!r:.80}")
             force_setattr(self, "response", response)
 
 
@@ -154,6 +148,6 @@ def set_fields(message_type: type[Proto], value: Any, where: str) -> dict[str, A
     """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
     if not isinstance(value, message_type | Mapping):
         expected = f"pass a {message_type.__name__}, or a dict of its fields"
-        raise ConfigError(f"{where} cannot be {describe(value)}; {expected}")
+        raise ConfigError(f"{where} cannot be {value!r:.80}; {expected}")
     known, items = known_fields(message_type), value if isinstance(value, Mapping) else fields_to_send(value)
     return {known[name].attribute if name in known else name: item for name, item in items.items() if item is not None}
