@@ -12,7 +12,8 @@ import pytest
 from midspan import Agent, Gemini
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError
 from midspan.providers.auth import ApiKey, BearerToken
-from midspan.providers.gemini.api import developer_credentials, vertex_credentials
+from midspan.providers.gemini.api import google_credentials
+from midspan.providers.gemini.capabilities import Api
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 
@@ -26,15 +27,15 @@ def headers(credentials: ApiKey | BearerToken) -> dict[str, str]:
 def test_key_is_taken_from_the_argument_or_the_environment(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert headers(developer_credentials(f" {SECRET}\n")) == {"x-goog-api-key": SECRET}
-    from_environment = developer_credentials(None)  # which is read when the first request is made
+    assert headers(google_credentials(Api.DEVELOPER, f" {SECRET}\n", None)) == {"x-goog-api-key": SECRET}
+    from_environment = google_credentials(Api.DEVELOPER, None, None)  # which is read when the first request is made
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
     assert headers(from_environment) == {"x-goog-api-key": SECRET}
     assert not caplog.records
     monkeypatch.setenv("GOOGLE_API_KEY", SECRET)
     monkeypatch.setenv("GEMINI_API_KEY", "other")
-    assert headers(developer_credentials(None)) == {"x-goog-api-key": SECRET}
+    assert headers(google_credentials(Api.DEVELOPER, None, None)) == {"x-goog-api-key": SECRET}
     assert "both GOOGLE_API_KEY and GEMINI_API_KEY are set" in caplog.text
     assert SECRET not in caplog.text
 
@@ -60,7 +61,7 @@ def test_without_a_key_the_first_request_says_how_to_pass_one(monkeypatch: pytes
 )
 def test_an_invalid_key_is_an_error_that_does_not_show_it(key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
-        developer_credentials(key)
+        google_credentials(Api.DEVELOPER, key, None)
     assert not key or key not in str(raised.value)
 
 
@@ -138,7 +139,7 @@ def test_google_auth_gives_the_token_without_blocking_and_renews_it_once_for_all
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        credentials = vertex_credentials(None, None)
+        credentials = google_credentials(Api.VERTEX, None, None)
         given = await asyncio.gather(*(credentials.headers() for _ in range(20)))
         assert all(dict(one) == {"Authorization": "Bearer t"} for one in given)
 
@@ -165,15 +166,15 @@ def test_errors_of_google_auth_are_reported(
         if refusal is None:
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
         with pytest.raises(kind, match=words):
-            headers(vertex_credentials(None, None))
+            headers(google_credentials(Api.VERTEX, None, None))
 
 
 def test_vertex_accepts_a_token_or_a_key_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert headers(vertex_credentials(None, lambda: "t")) == {"Authorization": "Bearer t"}
-    assert headers(vertex_credentials(SECRET, None)) == {"x-goog-api-key": SECRET}
+    assert headers(google_credentials(Api.VERTEX, None, lambda: "t")) == {"Authorization": "Bearer t"}
+    assert headers(google_credentials(Api.VERTEX, SECRET, None)) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(CredentialsError, match=r"pass token=…"):
-        headers(vertex_credentials(None, None))
+        headers(google_credentials(Api.VERTEX, None, None))
 
 
 def test_secrets_are_not_shown() -> None:

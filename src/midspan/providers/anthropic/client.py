@@ -224,12 +224,13 @@ def _credentials(api_key: str | None, token: GetToken | None) -> Auth:
 def _vertex(
     base_url: str | None, project: str | None, location: str | None, api_key: str | None, token: GetToken | None
 ) -> tuple[str, Auth]:
-    from midspan.providers.gemini.api import vertex_credentials, vertex_url
+    from midspan.providers.gemini.api import google_credentials, vertex_url
+    from midspan.providers.gemini.capabilities import Api
 
     project = project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID") or os.environ.get("GOOGLE_CLOUD_PROJECT")
     if not project:
         raise ConfigError("Vertex needs a project: pass project=…, or set GOOGLE_CLOUD_PROJECT")
     location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
     url = (base_url or vertex_url(location)).rstrip("/")
-    auth = BearerToken(token) if token is not None else vertex_credentials(api_key, None)
+    auth = google_credentials(Api.VERTEX, api_key, token)
     return f"{url}/v1/projects/{project}/locations/{location}/publishers/anthropic/models", auth

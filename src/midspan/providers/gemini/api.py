@@ -110,7 +110,7 @@ def connect(options: Mapping[str, Any]) -> GeminiApi:
         **{name: values[name] for name in ("base_url", "version", "project", "location")},
     )
     key = None if values["api_key"] is None else Hidden(values["api_key"])
-    auth = vertex_credentials(key, token) if where.api is Api.VERTEX else developer_credentials(key)
+    auth = google_credentials(where.api, key, token)
     return GeminiApi(where, auth, **{name: values[name] for name in ("transport", "retry", "clock", "headers")})
 
 
@@ -201,20 +201,15 @@ def _path_segment(what: str, value: str) -> str:
     return value
 
 
-def developer_credentials(api_key: str | None) -> Auth:
-    """Return the given key, or the one that the environment has when the first request is made."""
-    if api_key is None:
-        return EnvironmentKey("Gemini", dict.fromkeys(KEY_VARIABLES, (_KEY_HEADER, "")), page=_KEY_PAGE)
-    return ApiKey(api_key, _KEY_HEADER)
-
-
-def vertex_credentials(api_key: str | None, token: GetToken | None) -> Auth:
-    """Return the credentials for Vertex: a function that returns tokens, a key, or google-auth if it is installed."""
+def google_credentials(api: Api, api_key: str | None, token: GetToken | None) -> Auth:
+    """Return the given credentials. The default is google-auth for Vertex, otherwise the key in the environment."""
     if token is not None:
         return BearerToken(token)
     if api_key is not None:
         return ApiKey(api_key, _KEY_HEADER)
-    return BearerToken(_google_auth_token())
+    if api is Api.VERTEX:
+        return BearerToken(_google_auth_token())
+    return EnvironmentKey("Gemini", dict.fromkeys(KEY_VARIABLES, (_KEY_HEADER, "")), page=_KEY_PAGE)
 
 
 def _google_auth_token() -> GetToken:
