@@ -61,22 +61,20 @@ class Cached(WrapperProvider):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response; see `Provider`."""
         cached = await self._with_cache(request)
-        has_output = False
-        try:
-            async with aclosing(ensure_aclose(self.wrapped.stream(cached))) as events:
-                async for event in events:
-                    has_output = True
-                    yield event
-            return
-        except (InvalidRequestError, PermissionDeniedError) as error:
-            if has_output or cached is request:
-                raise
-            cause = error
-        async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
-            async for event in events:
-                if isinstance(event, ModelResponse):
-                    await self._discard(cached, cause)
-                yield event
+        has_output, cause = False, None
+        for attempt in (cached, request):
+            try:
+                async with aclosing(ensure_aclose(self.wrapped.stream(attempt))) as events:
+                    async for event in events:
+                        if cause is not None and isinstance(event, ModelResponse):
+                            await self._discard(cached, cause)
+                        has_output = True
+                        yield event
+                return
+            except (InvalidRequestError, PermissionDeniedError) as error:
+                if has_output or attempt is request:
+                    raise
+                cause = error
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
