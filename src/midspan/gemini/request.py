@@ -1,6 +1,6 @@
 """The options of a request and its body, built from what a caller passes: contents, system prompt, tools, settings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
@@ -22,8 +22,6 @@ from midspan.tools.toolbox import SessionTools, Toolbox
 
 Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
-GeminiTool = Any
-"""A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 _Object = Mapping[str, Any] | None
 
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
@@ -36,7 +34,7 @@ class RequestOptions(TypedDict, total=False):
     model: str | None
     """Default: the model of the client."""
     tools: Any
-    """Functions, tools, declarations, toolboxes, built-in tools, dicts; one of them or a list."""
+    """Functions, tools, declarations, toolboxes, built-in tools, dicts of Gemini or OpenAI; one of them or a list."""
     system_instruction: Any
     tool_choice: ToolChoice | str | dict[str, Any] | None
     tool_config: wire.ToolConfig | _Object
@@ -99,7 +97,7 @@ def request_fields(
     capabilities: Capabilities,
     *,
     system_instruction: Contents | None = None,
-    tools: GeminiTool | Sequence[GeminiTool] | None = (),
+    tools: Any = (),
     tool_choice: Any = None,
     tool_config: Any = None,
     cached_content: Any = None,
@@ -204,14 +202,14 @@ def _read_system(system: Contents | None) -> wire.Content | None:
     return _read_content({**fields, "role": None}, "system_instruction")
 
 
-def tool_list(tools: GeminiTool | Iterable[GeminiTool] | None) -> list[GeminiTool]:
+def tool_list(tools: Any) -> list[Any]:
     """Return the tools that a caller passed: several, one or none."""
     if isinstance(tools, list | tuple):
         return list(tools)
     return [] if tools is None else [tools]
 
 
-def read_tools(tools: GeminiTool | Iterable[GeminiTool] | None) -> list[wire.Tool]:
+def read_tools(tools: Any) -> list[wire.Tool]:
     """Return each built-in tool as a tool, then all functions together as one tool."""
     builtins: list[wire.Tool] = []
     functions: list[wire.FunctionDeclaration] = []
@@ -230,7 +228,7 @@ def read_tools(tools: GeminiTool | Iterable[GeminiTool] | None) -> list[wire.Too
     return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
 
 
-def _read_tool(tool: GeminiTool, where: str) -> wire.Tool:
+def _read_tool(tool: Any, where: str) -> wire.Tool:
     match tool:
         case wire.McpServer():
             return read(wire.Tool, {"mcp_servers": [tool]}, where)
