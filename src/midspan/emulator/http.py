@@ -79,9 +79,7 @@ class _Connection(asyncio.Protocol):
         self._clock = clock
         self._connections = connections
         self._parser = HttpRequestParser(self)
-        self._received: asyncio.Queue[Request | Reply] = asyncio.Queue()
-        """Requests, and the reply to bytes that are not a request."""
-        self._is_invalid = False
+        self._received: asyncio.Queue[Request] = asyncio.Queue()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -93,13 +91,12 @@ class _Connection(asyncio.Protocol):
         del self._connections[self._answering]
 
     def data_received(self, data: bytes) -> None:
-        if self._is_invalid:
-            return  # the bytes after an invalid request cannot be understood
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            self._is_invalid = True
-            self._received.put_nowait(reply(f"not valid HTTP: {error!r}".encode(), 400, "text/plain"))
+            body = f"not valid HTTP: {error!r}".encode()
+            self.transport.write(head(400, "text/plain", f"Content-Length: {len(body)}") + body)
+            self.transport.close()
 
     # Callbacks of the parser
 
@@ -129,12 +126,8 @@ class _Connection(asyncio.Protocol):
         keep_alive = True
         while keep_alive and not self.transport.is_closing():
             request = await self._received.get()
-            if isinstance(request, Request):
-                keep_alive = request.keep_alive
-                await self._send(await self._handler(request))
-            else:
-                keep_alive = False
-                await self._send(request)
+            keep_alive = request.keep_alive
+            await self._send(await self._handler(request))
         self.transport.close()
 
     async def _send(self, steps: Reply) -> None:
