@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from midspan.emulator.gemini.check import check
-from midspan.emulator.gemini.models import rules_of
+from midspan.emulator.gemini.models import ModelRules
 
 GROWTH_BUDGET = 1.5
 """How much more a turn may cost in a history that is eight times as long."""
@@ -29,7 +29,7 @@ def main() -> int:
 
 def check_microseconds(turns: int) -> float:
     """Return the time per turn in the fastest of several rounds."""
-    rules = rules_of("gemini-3.8-flash")
+    rules = ModelRules("gemini-3.8-flash")
     body = json.dumps(request(turns), separators=(",", ":")).encode()
     times = []
     for _ in range(ROUNDS):

@@ -22,7 +22,7 @@ from row_files import Tally, lines_of
 
 from midspan.emulator.gemini.api import ApiError, ApiRoute, route_of
 from midspan.emulator.gemini.check import check
-from midspan.emulator.gemini.models import ModelRules, exists, rules_of
+from midspan.emulator.gemini.models import ModelRules, exists
 from midspan.emulator.gemini.reading import read
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 
@@ -140,11 +140,11 @@ def emulate(route: ApiRoute, model: ModelRules | None, row: Row, rules: set[str]
     body = json.dumps(row["request_json"]).encode()
     try:
         if route.method == "countTokens":
-            read(CountTokensRequest, body, rules_of("", route.api, route.version))
+            read(CountTokensRequest, body, ModelRules("", route.api, route.version))
         elif route.collection == "cachedContents":
-            read(CachedContent, body, rules_of("", route.api, route.version))
+            read(CachedContent, body, ModelRules("", route.api, route.version))
         else:
-            model = model or rules_of("gemini-2.0-flash", route.api, route.version)
+            model = model or ModelRules("gemini-2.0-flash", route.api, route.version)
             if not model_exists(model, rules, was_found=row["status"] != 404):
                 return ApiError(404, f"models/{model.name} is not found")
             check(body, model, is_streaming=route.is_streaming)
@@ -175,7 +175,7 @@ def model_of(route: ApiRoute, row: Row, rules: set[str]) -> ModelRules | None:
             model = name
         elif is_lost:
             return None
-    return rules_of(model or "", route.api, route.version)
+    return ModelRules(model or "", route.api, route.version)
 
 
 def models_in(response: Any) -> Iterator[str]:

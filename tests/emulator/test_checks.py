@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from midspan.emulator.gemini.api import ApiError
 from midspan.emulator.gemini.check import check
-from midspan.emulator.gemini.models import ModelRules, rules_of
+from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import calling, model, result, tools, user
 
@@ -41,11 +41,11 @@ CONFIGS: list[dict[str, Any]] = [
     {"generationConfig": {"responseMimeType": "application/json"}},
 ]
 MODELS = [
-    rules_of("gemini-3.8-flash"),
-    rules_of("gemini-3-flash-preview"),
-    rules_of("gemini-2.5-flash"),
-    rules_of("gemini-2.0-flash"),
-    rules_of("gemini-3.8-flash", Api.VERTEX, "v1"),
+    ModelRules("gemini-3.8-flash"),
+    ModelRules("gemini-3-flash-preview"),
+    ModelRules("gemini-2.5-flash"),
+    ModelRules("gemini-2.0-flash"),
+    ModelRules("gemini-3.8-flash", Api.VERTEX, "v1"),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -91,7 +91,7 @@ def test_null_counts_as_absent_in_fields_lists_and_maps() -> None:
     parameters = {"type": "OBJECT", "properties": {"a": None, "b": {"type": "STRING", "format": None}}}
     declaration = {"name": "f", "parameters": parameters}
     body = {"contents": [user("Hi."), None], "tools": [{"functionDeclarations": [declaration, None]}], "labels": None}
-    request = check(json.dumps(body).encode(), rules_of("gemini-3.8-flash"))
+    request = check(json.dumps(body).encode(), ModelRules("gemini-3.8-flash"))
     assert len(request.contents or ()) == 1
     schema = ((request.tools or ())[0].function_declarations or ())[0].parameters
     assert schema is not None

@@ -4,10 +4,9 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from msgspec.structs import asdict
 
 from midspan.emulator import LocalGemini
-from midspan.emulator.gemini.models import rules_of
+from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import (
     DEVELOPER,
@@ -719,7 +718,7 @@ def test_adjacent_model_contents_are_one_turn(echo: LocalGemini) -> None:
     ],
 )
 def test_the_number_of_candidates_depends_on_the_family(name: str, api: Api, amount: int) -> None:
-    assert rules_of(name, api).max_candidates == amount
+    assert ModelRules(name, api).max_candidates == amount
 
 
 @pytest.mark.parametrize(
@@ -735,7 +734,7 @@ def test_the_number_of_candidates_depends_on_the_family(name: str, api: Api, amo
     ],
 )
 def test_the_rules_depend_on_the_family(name: str, expected: str) -> None:
-    assert {field for field, value in asdict(rules_of(name)).items() if value is True} == set(expected.split())
+    assert {field for field, value in vars(ModelRules(name)).items() if value is True} == set(expected.split())
 
 
 def test_candidates_cannot_be_streamed(echo: LocalGemini) -> None:

@@ -10,7 +10,7 @@ from midspan._http.retry import Clock
 from midspan.emulator.gemini.api import ApiError, ApiRoute, invalid
 from midspan.emulator.gemini.check import check_declarations
 from midspan.emulator.gemini.contents import check_each, count_tokens
-from midspan.emulator.gemini.models import ModelRules, Models, not_found, rules_of
+from midspan.emulator.gemini.models import ModelRules, Models, not_found
 from midspan.emulator.gemini.reading import read
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent
@@ -69,7 +69,7 @@ class CacheStore:
         return cache
 
     def _create(self, prefix: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
-        content = read(CachedContent, body, rules_of("", route.api, route.version))
+        content = read(CachedContent, body, ModelRules("", route.api, route.version))
         rules = self._rules(content.model, route)
         check_each(content.contents or (), route.api)
         check_declarations(content.tools or (), rules)
@@ -94,7 +94,7 @@ class CacheStore:
 
     def _update(self, name: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
         cache = self._get(name, route.api)
-        content = read(CachedContent, body, rules_of("", route.api, route.version))
+        content = read(CachedContent, body, ModelRules("", route.api, route.version))
         now = self._now()
         expires = _expiry(content, now)
         description = cache.description | _times(update=now, expire=expires)

@@ -4,10 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from midspan.emulator.gemini.api import ApiError, ApiRoute
-from midspan.providers.gemini.capabilities import KNOWN_MODELS, Api, Capabilities, capabilities_of, generation_of
+from midspan.providers.gemini.capabilities import KNOWN_MODELS, Api, capabilities_of, generation_of
 
 _LISTED = (
     *KNOWN_MODELS,
@@ -50,56 +48,37 @@ def exists(model: str, version: str = "v1beta", *, retired: bool = False) -> boo
     return retired and (name in _ALL or base in _ALL)
 
 
-class ModelRules(Struct, frozen=True, kw_only=True):
-    """How the server treats one model behind one API; what clients must know is in `capabilities`."""
+class ModelRules:
+    """How the server treats one model behind one API; an unknown model is treated like the newest.
 
-    name: str
-    version: str
-    """Of the API."""
-    capabilities: Capabilities
-    joins_user_contents: bool
-    """Adjacent user contents count as one turn, so results may be spread over several of them."""
-    accepts_unanswered_calls: bool
-    """A turn with calls may be followed by a turn without results."""
-    accepts_prefill: bool
-    """The last turn may be the model's."""
-    checks_ids: bool
-    """A result with an id must have the id and the name of a call."""
-    sends_ids: bool
-    requires_signatures: bool
-    sends_signatures: bool
-    rejects_thinking: bool
-    """A thinking config is an error."""
-    max_candidates: int
+    What clients must know is in `capabilities`.
+    """
 
-    @property
-    def api(self) -> Api:
-        return self.capabilities.api
-
-
-def rules_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> ModelRules:
-    """Return the rules for a model; an unknown one is treated like the newest."""
-    name = model.rsplit("/", 1)[-1].lower()
-    generation = generation_of(name)
-    known = capabilities_of(name, api, version)
-    thinks = bool(known.thinking_levels or known.thinking_budget)
-    # https://github.com/googleapis/js-genai/issues/1609; Vertex accepts several candidates.
-    has_candidates = (1, 5) <= generation < (3, 0) or (generation >= (3, 0) and api is Api.VERTEX)
-    return ModelRules(
-        name=name,
-        version=version,
-        capabilities=known,
-        joins_user_contents=generation < (3, 0),
-        accepts_unanswered_calls=generation < (2, 5),
-        accepts_prefill=generation < (3, 5),
-        checks_ids=generation >= (3, 7),
-        sends_ids=generation >= (3, 0) and known.call_ids,
-        requires_signatures=known.signatures and known.functions,
-        sends_signatures=(known.signatures or known.thinking_budget) and known.functions,
+    def __init__(self, model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> None:
+        self.name = model.rsplit("/", 1)[-1].lower()
+        self.api = api
+        self.version = version
+        self.capabilities = known = capabilities_of(self.name, api, version)
+        generation = generation_of(self.name)
+        self.joins_user_contents = generation < (3, 0)
+        """Adjacent user contents count as one turn, so results may be spread over several of them."""
+        self.accepts_unanswered_calls = generation < (2, 5)
+        """A turn with calls may be followed by a turn without results."""
+        self.accepts_prefill = generation < (3, 5)
+        """The last turn may be the model's."""
+        self.checks_ids = generation >= (3, 7)
+        """A result with an id must have the id and the name of a call."""
+        self.sends_ids = generation >= (3, 0) and known.call_ids
+        self.requires_signatures = known.signatures and known.functions
+        self.sends_signatures = (known.signatures or known.thinking_budget) and known.functions
         # Image models think from Gemini 3 on, although the amount cannot be set.
-        rejects_thinking=not thinks and generation < (3, 0) and "thinking" not in name,
-        max_candidates=8 if has_candidates and "image" not in name else 1,
-    )
+        self.rejects_thinking = (
+            not (known.thinking_levels or known.thinking_budget) and generation < (3, 0) and "thinking" not in self.name
+        )
+        """A thinking config is an error."""
+        # https://github.com/googleapis/js-genai/issues/1609; Vertex accepts several candidates.
+        has_candidates = (1, 5) <= generation < (3, 0) or (generation >= (3, 0) and api is Api.VERTEX)
+        self.max_candidates = 8 if has_candidates and "image" not in self.name else 1
 
 
 class Models:
@@ -114,14 +93,14 @@ class Models:
         name = route.name or ""
         is_known = name in self._names if self._names else exists(name, route.version, retired=self._retired)
         if route.collection == "models" and is_known:
-            return rules_of(name, route.api, route.version)
+            return ModelRules(name, route.api, route.version)
         raise not_found(f"{route.collection}/{name}", route)
 
     def list(self, route: ApiRoute) -> dict[str, Any]:
         return {"models": [self.describe(name, route) for name in self._names or _LISTED]}
 
     def describe(self, name: str, route: ApiRoute) -> dict[str, Any]:
-        capabilities = rules_of(name, route.api, route.version).capabilities
+        capabilities = ModelRules(name, route.api, route.version).capabilities
         cached = ["createCachedContent"] if capabilities.explicit_cache else []
         prefix = "models/" if route.api is Api.DEVELOPER else "publishers/google/models/"
         return {
