@@ -870,7 +870,6 @@ def test_methods_of_unknown_models_are_not_found(echo: LocalGemini) -> None:
         ("GET", "/v1beta/models/x"),
         ("POST", DEVELOPER.format("x", "countTokens")),
         ("POST", DEVELOPER.format("x", "embedContent")),
-        ("POST", "/v1beta/tunedModels/x:generateContent"),
     ):
         assert send(echo.url, method, path, HI).status == 404, path
 

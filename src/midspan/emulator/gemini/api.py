@@ -6,17 +6,16 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import msgspec
-from msgspec import Struct
 
 from midspan.emulator.http import Request
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.errors import RPC_STATUSES
 
 _PATH = re.compile(
-    r"/(?P<version>v1(?:beta1?|alpha)?)/"
+    r"/(?P<version>v1(?:beta|alpha|beta1(?=/p))?)/"  # v1beta1 is a version of Vertex only
     r"(?P<parent>projects/[^/]+/locations/[^/]+/)?"
     r"(?P<publisher>publishers/[^/]+/)?"
-    r"(?P<collection>models|tunedModels|cachedContents)"
+    r"(?P<collection>models|cachedContents)"
     r"(?:/(?P<name>[^/:]+))?(?::(?P<method>\w+))?"
 )
 _UNAUTHENTICATED = (
@@ -25,43 +24,28 @@ _UNAUTHENTICATED = (
 )
 
 
-class ApiRoute(Struct, frozen=True, kw_only=True):
-    api: Api
-    version: str
-    collection: str
-    name: str | None = None
-    method: str | None = None
-    parent: str = ""
-    """For Vertex: project and location."""
-    query: dict[str, str] = {}
+class ApiRoute:
+    """Which method of the API a request is for."""
 
-    @property
-    def is_streaming(self) -> bool:
-        return self.method == "streamGenerateContent"
-
-    @property
-    def is_sse(self) -> bool:
-        return self.query.get("alt") == "sse"
+    def __init__(self, path: re.Match[str], query: str) -> None:
+        is_vertex = path["parent"] is not None or path["publisher"] is not None
+        self.api = Api.VERTEX if is_vertex else Api.DEVELOPER
+        self.version: str = path["version"]
+        self.collection: str = path["collection"]
+        self.name: str | None = path["name"]
+        self.method: str | None = path["method"]
+        self.parent: str = path["parent"] or ""
+        """For Vertex: project and location."""
+        self.query = {key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()}
+        self.is_streaming = self.method == "streamGenerateContent"
+        self.is_sse = self.query.get("alt") == "sse"
 
 
 def route_of(target: str) -> ApiRoute | None:
     """Parse the target of a request; None if the API has nothing there."""
     path, _, query = target.partition("?")
     match = _PATH.fullmatch(unquote(path))
-    if match is None:
-        return None
-    is_vertex = match["parent"] is not None or match["publisher"] is not None
-    if not is_vertex and match["version"] == "v1beta1":
-        return None  # a version of Vertex only
-    return ApiRoute(
-        api=Api.VERTEX if is_vertex else Api.DEVELOPER,
-        version=match["version"],
-        collection=match["collection"],
-        name=match["name"],
-        method=match["method"],
-        parent=match["parent"] or "",
-        query={key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()},
-    )
+    return None if match is None else ApiRoute(match, query)
 
 
 def check_key(request: Request, route: ApiRoute, api_key: str | None) -> None:

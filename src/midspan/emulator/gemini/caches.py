@@ -103,10 +103,9 @@ class CacheStore:
 
     def _rules(self, model: str | None, route: ApiRoute) -> ModelRules:
         name = (model or "").rsplit("/", 1)[-1]
-        route = replace(route, collection="models", name=name, method="createCachedContent")
-        rules = self._models.require(route)
+        rules = self._models.require(name, route)
         if not rules.capabilities.explicit_cache:
-            raise not_found(f"models/{name}", route)
+            raise not_found(name, route)
         return rules
 
     def _get(self, name: str, api: Api) -> Cache:

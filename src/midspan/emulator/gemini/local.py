@@ -106,15 +106,15 @@ class LocalGemini(HttpServer):
     def _document(self, request: Request, route: ApiRoute) -> dict[str, Any] | None:
         """Answer a request without a model; None if the API has no such method."""
         match request.method, route.collection, route.name, route.method:
-            case "POST", "models", str(), "countTokens":
-                return count_request_tokens(request.body, self._models.require(route))
-            case "POST", "models" | "tunedModels", str(), str(method):
-                self._models.require(route)
+            case "POST", "models", str(name), "countTokens":
+                return count_request_tokens(request.body, self._models.require(name, route))
+            case "POST", "models", str(name), str(method):
+                self._models.require(name, route)
                 raise invalid(f"{method} is not supported by the emulator")
             case "GET", "models", None, None:
                 return self._models.list(route)
             case "GET", "models", str(name), None:
-                self._models.require(route)
+                self._models.require(name, route)
                 return self._models.describe(name, route)
             case _, "cachedContents", _, None:
                 return self._caches.handle(request.method, route, request.body)
@@ -137,7 +137,7 @@ class LocalGemini(HttpServer):
         return reply_of(faults.change_frames(frames), len(frames[0]), answer, route)
 
     def _conversation(self, request: Request, route: ApiRoute) -> Conversation:
-        rules, strict = self._models.require(route), self._strict_signatures
+        rules, strict = self._models.require(route.name or "", route), self._strict_signatures
         checked = check(request.body, rules, is_streaming=route.is_streaming, strict_signatures=strict)
         tokens = count_tokens(checked.contents)
         if checked.cached_content is None:

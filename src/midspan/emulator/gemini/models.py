@@ -88,13 +88,12 @@ class Models:
         self._names = [name.rsplit("/", 1)[-1] for name in names or ()]
         self._retired = retired
 
-    def require(self, route: ApiRoute) -> ModelRules:
+    def require(self, name: str, route: ApiRoute) -> ModelRules:
         """Return how the model is treated, or raise an error if the server does not have it."""
-        name = route.name or ""
         is_known = name in self._names if self._names else exists(name, route.version, retired=self._retired)
-        if route.collection == "models" and is_known:
-            return ModelRules(name, route.api, route.version)
-        raise not_found(f"{route.collection}/{name}", route)
+        if not is_known:
+            raise not_found(name, route)
+        return ModelRules(name, route.api, route.version)
 
     def list(self, route: ApiRoute) -> dict[str, Any]:
         return {"models": [self.describe(name, route) for name in self._names or _LISTED]}
@@ -116,9 +115,10 @@ class Models:
 
 def not_found(name: str, route: ApiRoute) -> ApiError:
     if route.api is Api.VERTEX:
-        return ApiError(404, f"Publisher Model `{route.parent}publishers/google/{name}` not found.")
+        return ApiError(404, f"Publisher Model `{route.parent}publishers/google/models/{name}` not found.")
+    method = "createCachedContent" if route.collection == "cachedContents" else route.method or "getModel"
     return ApiError(
         404,
-        f"{name} is not found for API version {route.version}, or is not supported for {route.method or 'getModel'}. "
+        f"models/{name} is not found for API version {route.version}, or is not supported for {method}. "
         "Call ListModels to see the list of available models and their supported methods.",
     )
