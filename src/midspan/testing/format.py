@@ -117,15 +117,23 @@ encode = msgspec.json.Encoder().encode
 decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
 
 
-class Recording(Struct, eq=False):
-    """The content of a recording."""
+class Recording:
+    """The content of a file. An incomplete last line is ignored: the process was killed while it wrote."""
 
-    path: Path
-    run: RunLine
-    tools: tuple[ToolSpec, ...]
-    exchanges: list[ExchangeLine]
-    calls: list[CallLine]
-    end: EndLine | None
+    def __init__(self, path: Path) -> None:
+        try:
+            lines = [decode_line(data) for data in path.read_bytes().split(LINE_END)[:-1]]
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not a valid file name
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot read the recording {str(path)!r}: {reason}; record the run again") from error
+        if not lines or not isinstance(lines[0], RunLine):
+            raise ConfigError(f"cannot read the recording {str(path)!r}: it has no 'run' line; record the run again")
+        self.path = path
+        self.run = lines[0]
+        self.tools = next((line.tools for line in lines if isinstance(line, ToolsLine)), ())
+        self.exchanges = [line for line in lines if isinstance(line, ExchangeLine)]
+        self.calls = [line for line in lines if isinstance(line, CallLine)]
+        self.end = next((line for line in lines if isinstance(line, EndLine)), None)
 
 
 def read_recordings(path: Path) -> list[Recording]:
@@ -135,23 +143,4 @@ def read_recordings(path: Path) -> list[Recording]:
     if not files:
         command = f"midspan ask --record {str(path)!r}"
         raise ConfigError(f"no runs are recorded in {str(path)!r}; use record(agent, directory), or {command}")
-    return [read_recording(file) for file in files]
-
-
-def read_recording(path: Path) -> Recording:
-    """Read a file. An incomplete last line is ignored: the process was killed while it wrote."""
-    try:
-        lines = [decode_line(data) for data in path.read_bytes().split(LINE_END)[:-1]]
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not a valid file name
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read the recording {str(path)!r}: {reason}; record the run again") from error
-    if not lines or not isinstance(lines[0], RunLine):
-        raise ConfigError(f"cannot read the recording {str(path)!r}: it has no 'run' line; record the run again")
-    return Recording(
-        path,
-        lines[0],
-        next((line.tools for line in lines if isinstance(line, ToolsLine)), ()),
-        [line for line in lines if isinstance(line, ExchangeLine)],
-        [line for line in lines if isinstance(line, CallLine)],
-        next((line for line in lines if isinstance(line, EndLine)), None),
-    )
+    return [Recording(file) for file in files]
