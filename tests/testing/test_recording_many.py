@@ -158,7 +158,7 @@ def test_file_that_is_not_a_recording_is_reported_in_one_sentence(tmp_path: Path
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"exchange"}', b"\x00", b""])
+@pytest.mark.parametrize("line", [b"{", b'{"line":"end","text":5}', b'{"line":"exchange"}', b"\x00", b""])
 def test_damaged_line_is_reported(tmp_path: Path, line: bytes) -> None:
     record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
     path = tmp_path / "run-00001.jsonl"

@@ -99,15 +99,11 @@ class EndLine(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="en
     """The last line. A recording without it was cut off."""
 
     text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    """In the order of `RunResult.tool_calls`."""
     error: RecordedError | None = None
 
     @classmethod
     def of(cls, outcome: RunResult | Exception) -> "EndLine":
-        if isinstance(outcome, Exception):
-            return cls(error=RecordedError.of(outcome))
-        return cls(outcome.text, tuple(run.call for run in outcome.tool_calls))
+        return cls(outcome.text) if isinstance(outcome, RunResult) else cls(error=RecordedError.of(outcome))
 
 
 Line = RunLine | ToolsLine | ExchangeLine | CallLine | EndLine
