@@ -4,9 +4,9 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import groupby
 
 import msgspec
-from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.api import invalid, invalid_fields
@@ -111,47 +111,34 @@ def _part_tokens(part: Part) -> int:
     return CALL_TOKENS if part.function_call or part.function_response else _FILE_TOKENS
 
 
-class _MergedContent(Struct, frozen=True):
+class _Turn:
     """One content, or adjacent contents that count as one turn."""
 
-    is_model: bool
-    calls: tuple[FunctionCall, ...]
-    results: tuple[FunctionResponse, ...]
-
-    @property
-    def open_calls(self) -> int:
+    def __init__(self, *contents: Content) -> None:
+        parts = [part for content in contents for part in content.parts or ()]
+        self.is_model = contents[0].role == "model"
+        self.calls = [part.function_call for part in parts if part.function_call is not None]
+        self.results = [part.function_response for part in parts if part.function_response is not None]
+        self.open_calls = len(self.calls) - len(self.results) if self.is_model else 0
         """Calls without a result in the same turn; the server puts the results of tools that it runs there."""
-        return len(self.calls) - len(self.results) if self.is_model else 0
 
 
 def has_calls(contents: Sequence[Content]) -> bool:
     return any(part.function_call is not None for content in contents for part in content.parts or ())
 
 
-def _turn_of(content: Content) -> _MergedContent:
-    parts = content.parts or ()
-    return _MergedContent(
-        content.role == "model",
-        tuple(part.function_call for part in parts if part.function_call is not None),
-        tuple(part.function_response for part in parts if part.function_response is not None),
-    )
-
-
-def _turns(contents: Sequence[Content], rules: ModelRules) -> list[_MergedContent]:
-    turns: list[_MergedContent] = []
-    for turn in map(_turn_of, contents):
-        last = turns[-1] if turns else None
+def _turns(contents: Sequence[Content], rules: ModelRules) -> Iterator[_Turn]:
+    for is_model, adjacent in groupby(contents, key=lambda content: content.role == "model"):
         # Every model accepts a turn of the model in several contents: clients send each chunk of a stream back as one.
-        if last is not None and last.is_model is turn.is_model and (turn.is_model or rules.joins_user_contents):
-            turns[-1] = _MergedContent(turn.is_model, last.calls + turn.calls, last.results + turn.results)
+        if is_model or rules.joins_user_contents:
+            yield _Turn(*adjacent)
         else:
-            turns.append(turn)
-    return turns
+            yield from map(_Turn, adjacent)
 
 
 def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
     """Check that calls follow the user, that the next turn has one result for each, and that the user is last."""
-    unanswered: _MergedContent | None = None
+    unanswered: _Turn | None = None
     is_after_model = True
     for turn in _turns(contents, rules):
         if unanswered is not None and (turn.results or not rules.accepts_unanswered_calls):
@@ -171,7 +158,7 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
         raise invalid("Requests ending with a model turn are not supported.")
 
 
-def _check_ids(called: _MergedContent, results: Sequence[FunctionResponse]) -> None:
+def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
     """Check that each result, also of tools that the server runs, belongs to a different call."""
     answers = (*called.results, *results)
     call_ids, result_ids = [[item.id for item in items if item.id] for items in (called.calls, answers)]
@@ -193,7 +180,7 @@ def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict:
             if signature:
                 _check_signature(signature, call, is_first=at == 0, strict=strict)
         is_current = rules.requires_signatures and (not questions or index > questions[-1])
-        if is_current and _turn_of(content).open_calls > 0 and not signed[0][1]:
+        if is_current and _Turn(content).open_calls > 0 and not signed[0][1]:
             raise invalid(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
@@ -204,7 +191,7 @@ def _check_signatures(contents: Sequence[Content], rules: ModelRules, *, strict:
 
 def _is_question(content: Content) -> bool:
     """Whether the user wrote something that is not a result."""
-    turn = _turn_of(content)
+    turn = _Turn(content)
     return not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ())
 
 
