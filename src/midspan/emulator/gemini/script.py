@@ -45,61 +45,34 @@ _MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY":
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
 
 
-class Conversation(Struct, frozen=True):
+class Conversation:
     """A request that the API accepts."""
 
-    rules: ModelRules
-    request: GenerateContentRequest
-    """With the contents, tools and system instruction of the cache that it names."""
-    prompt_tokens: int
-    cached_tokens: int = 0
-
-    @property
-    def model(self) -> str:
-        return self.rules.name
-
-    @property
-    def contents(self) -> tuple[Content, ...]:
-        return tuple(self.request.contents or ())
-
-    @property
-    def step(self) -> int:
+    def __init__(
+        self, rules: ModelRules, request: GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
+    ) -> None:
+        self.rules = rules
+        self.model = rules.name
+        self.request = request
+        """With the contents, tools and system instruction of the cache that it names."""
+        self.prompt_tokens = prompt_tokens
+        self.cached_tokens = cached_tokens
+        self.contents = tuple(request.contents or ())
+        roles = [None, *(content.role for content in self.contents)]
+        self.step = sum(role == "model" != previous for previous, role in pairwise(roles))
         """How many turns the model has had; adjacent contents are one turn."""
-        roles = [content.role for content in self.contents]
-        return sum(role == "model" != previous for previous, role in pairwise([None, *roles]))
-
-    @property
-    def functions(self) -> tuple[str, ...]:
+        self.functions = tuple(declaration.name or "" for declaration in declarations_in(request.tools))
         """The names of the declared functions."""
-        return tuple(declaration.name or "" for declaration in declarations_in(self.request.tools))
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """The names of the functions whose results are in the last content."""
         parts = (self.contents[-1].parts or ()) if self.contents else ()
-        return tuple(part.function_response.name or "" for part in parts if part.function_response is not None)
-
-    @property
-    def last_text(self) -> str:
-        """The last text of the user."""
+        self.results = tuple(part.function_response.name or "" for part in parts if part.function_response is not None)
+        """The names of the functions whose results are in the last content."""
         texts = (_text_of(content) for content in reversed(self.contents) if content.role != "model")
-        return next(filter(None, texts), "")
-
-    @property
-    def system_text(self) -> str:
-        return _text_of(self.request.system_instruction or Content())
-
-    @property
-    def generation_config(self) -> GenerationConfig:
-        return self.request.generation_config or GenerationConfig()
-
-    @property
-    def thinking_config(self) -> ThinkingConfig:
-        return self.generation_config.thinking_config or ThinkingConfig()
-
-    @property
-    def calling_config(self) -> FunctionCallingConfig:
-        return (self.request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
+        self.last_text = next(filter(None, texts), "")
+        """The last text of the user."""
+        self.system_text = _text_of(request.system_instruction or Content())
+        self.generation_config = request.generation_config or GenerationConfig()
+        self.thinking_config = self.generation_config.thinking_config or ThinkingConfig()
+        self.calling_config = (request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
 
 
 def _text_of(content: Content) -> str:
