@@ -70,7 +70,10 @@ class CacheStore:
 
     def _create(self, prefix: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
         content = read(CachedContent, body, ModelRules("", route.api, route.version))
-        rules = self._rules(content.model, route)
+        model = (content.model or "").rsplit("/", 1)[-1]
+        rules = self._models.require(model, route)
+        if not rules.capabilities.explicit_cache:
+            raise not_found(model, route)
         check_each(content.contents or (), route.api)
         check_declarations(content.tools or (), rules)
         tokens = count_tokens(content.contents, content.system_instruction)
@@ -100,13 +103,6 @@ class CacheStore:
         description = cache.description | _times(update=now, expire=expires)
         self._caches[name] = replace(cache, expires=expires, description=description)
         return description
-
-    def _rules(self, model: str | None, route: ApiRoute) -> ModelRules:
-        name = (model or "").rsplit("/", 1)[-1]
-        rules = self._models.require(name, route)
-        if not rules.capabilities.explicit_cache:
-            raise not_found(name, route)
-        return rules
 
     def _get(self, name: str, api: Api) -> Cache:
         cache = self._caches.get(name)

@@ -36,8 +36,11 @@ def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
         others = tuple(part for part in answer.parts if "functionCall" not in part)
         return replace(answer, parts=others or ({"text": "No function may be called here."},)) if called else answer
     if mode == "ANY" and allowed:
-        forced = _forced_call(next(iter(allowed.values())))
-        return answer if called and is_allowed else replace(answer, parts=(forced,), finish_reason="STOP")
+        if called and is_allowed:
+            return answer
+        name, declaration = next(iter(allowed.items()))
+        arguments = sample_object(normalize_tree(parameters_of(declaration) or {}).root)
+        return replace(answer, parts=(call(name, **arguments),), finish_reason="STOP")
     if called and not conversation.request.tools:
         return Answer(
             finish_reason="UNEXPECTED_TOOL_CALL", finish_message="Model tried to call an undeclared function."
@@ -49,11 +52,6 @@ def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclarat
     declared = {declaration.name or "": declaration for declaration in declarations_in(conversation.request.tools)}
     names = conversation.calling_config.allowed_function_names
     return {name: declared[name] for name in names if name in declared} if names else declared
-
-
-def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
-    arguments = sample_object(normalize_tree(parameters_of(declaration) or {}).root)
-    return call(declaration.name or "", **arguments)
 
 
 def documents_of(
