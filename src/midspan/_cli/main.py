@@ -11,7 +11,9 @@ from midspan._version import VERSION
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one sentence on stderr, after the usage if the arguments are wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # characters that the locale cannot encode
     try:
         return _dispatch(argv)
     except BrokenPipeError:
@@ -73,16 +75,6 @@ def _run(name: str, argv: list[str]) -> int:
             with suppress(OSError):  # stdout cannot be written
                 write_json({"error": error_fields(error)})
         return exit_code(error)
-
-
-def _open_standard_streams() -> None:
-    """Replace closed standard streams. Characters that the locale cannot encode are shown as escape sequences."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - stays open
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_unwritable_output() -> None:
