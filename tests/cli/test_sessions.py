@@ -90,16 +90,6 @@ def test_damaged_log_is_an_error_only_for_conversations(tmp_path: Path, named: b
     assert log_file(tmp_path).read_text().startswith("this is not a database")
 
 
-def test_doctor_reports_a_damaged_log(tmp_path: Path) -> None:
-    log_file(tmp_path).parent.mkdir(parents=True)
-    log_file(tmp_path).write_text("this is not a database, " * 100)
-    doctor = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
-    assert doctor.code == 1
-    problems = [line for line in doctor.out.splitlines() if line.startswith("problem")]
-    assert any("runs.db as a journal: file is not a database" in line for line in problems)
-    assert "not configured" in doctor.out, "the last check"
-
-
 def test_state_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file, not a directory")
     ended = midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
