@@ -16,6 +16,7 @@ from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
 from midspan._schema.settings import settings_of
+from midspan._types.events import RunEvent
 from midspan._types.messages import History
 from midspan._types.specs import Limits, ModelSettings
 from midspan.errors import ConfigError, MidspanError
@@ -79,8 +80,8 @@ class LoggedConversation:
         self.log = log
         self.runner = runner
 
-    def ask(self, prompt: str | list[Any], displays: Sequence[Display], **options: Any) -> None:
-        """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
+    def ask(self, prompt: str | list[Any], displays: Sequence[Display], events: list[RunEvent], **options: Any) -> None:
+        """Run the agent, show its events and add them to `events`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
         entry = LogEntry(self.log, self.session, len(self.history))
@@ -88,6 +89,7 @@ class LoggedConversation:
         async def watch() -> None:
             async with stream:
                 async for event in stream:
+                    events.append(event)
                     for display in displays:
                         display.show(event)
                     await entry.add(event)

@@ -28,16 +28,6 @@ _LONG_WAIT_SECONDS = 2.0
 """Waits of at least this length are explained to the user."""
 
 
-class Display:
-    """Shows the events of a run."""
-
-    def show(self, event: events.RunEvent) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave the terminal ready for other output, also if the run has not ended. By default do nothing."""
-
-
 @contextmanager
 def stdout_for_answers() -> Iterator[TextIO]:
     """Yield stdout; within the block, what tools and their subprocesses print to stdout goes to stderr."""
@@ -51,7 +41,7 @@ def stdout_for_answers() -> Iterator[TextIO]:
             os.dup2(out.fileno(), 1)
 
 
-class AnswerDisplay(Display):
+class AnswerDisplay:
     """Prints the answer: on a terminal while it arrives, otherwise at the end of the run."""
 
     def __init__(self, out: TextIO) -> None:
@@ -106,7 +96,7 @@ class WordWrapper:
         return word
 
 
-class ProgressDisplay(Display):
+class ProgressDisplay:
     """Prints a line when a call starts and one when it ends; on a terminal with rich in color, with a spinner."""
 
     def __init__(self, *, verbose: int = 0, out: TextIO | None = None) -> None:
@@ -181,6 +171,10 @@ class ProgressDisplay(Display):
     def close(self) -> None:
         if self._spinner is not None:
             self._spinner.stop()
+
+
+Display = AnswerDisplay | ProgressDisplay
+"""Shows the events of a run. `close` leaves the terminal ready for other output, also if the run has not ended."""
 
 
 def _new_spinner() -> "Status | None":

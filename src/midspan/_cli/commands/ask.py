@@ -40,26 +40,25 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    shown = EventList()
+    events: list[RunEvent] = []
     with stdout_for_answers() as out:
         try:
-            _ask(options, shown, out)
+            _ask(options, events, out)
         finally:
             if options.json:
-                write(out, json_document(report(shown.events, shown.session, sys.exception())))
+                write(out, json_document(report(events, sys.exception())))
     return 0
 
 
-def _ask(options: Namespace, shown: "EventList", out: TextIO) -> None:
+def _ask(options: Namespace, events: list[RunEvent], out: TextIO) -> None:
     settings = load_settings(options)
     prompt = read_prompt(options.question, options.file)
     schema = {} if options.schema is None else {"output": read_schema(options.schema)}
     tools = [*load_tools(settings.tools), *mcp_sources(options)]
-    displays: list[Display] = [shown, ProgressDisplay(verbose=options.verbose)]
+    displays: list[Display] = [ProgressDisplay(verbose=options.verbose)]
     if not options.json:
         displays.append(AnswerDisplay(out))
     with InterruptibleRunner() as runner, logged_session(runner, options, settings) as (log, session):
-        shown.session = None if not session or session.startswith("-") else session
         agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
         if options.prompt_mode:
             agent = agent.replace(prompt_mode=True)
@@ -68,21 +67,10 @@ def _ask(options: Namespace, shown: "EventList", out: TextIO) -> None:
 
             agent = record(agent, options.record)
         with closing(LoggedConversation(agent, runner, log, session)) as conversation:
-            conversation.ask(prompt, displays, **schema)
+            conversation.ask(prompt, displays, events, **schema)
 
 
-class EventList(Display):
-    """The events of a run, for the JSON object about it."""
-
-    def __init__(self) -> None:
-        self.events: list[RunEvent] = []
-        self.session: str | None = None
-
-    def show(self, event: RunEvent) -> None:
-        self.events.append(event)
-
-
-def report(events: Sequence[RunEvent], session: str | None, error: BaseException | None = None) -> dict[str, Any]:
+def report(events: Sequence[RunEvent], error: BaseException | None) -> dict[str, Any]:
     """Return the JSON object about a run."""
     state, summary, end = RunState.of(History()), RunSummary(), None
     for event in events:
@@ -103,7 +91,6 @@ def report(events: Sequence[RunEvent], session: str | None, error: BaseException
         "run_id": next((event.run_id for event in events if isinstance(event, RunStart)), None),
         "model": summary.model,
         "limit": limit,
-        "session": session,
         "error": None if error is None else error_fields(error),
     }
 

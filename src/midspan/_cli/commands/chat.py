@@ -79,7 +79,7 @@ class TerminalChat:
                 if command := _SLASH_COMMAND.fullmatch(line):  # a path such as /etc/hosts is not one
                     self._run_slash_command(command[1].lower(), (command[2] or "").strip())
                 elif line:
-                    self.conversation.ask(line, (ProgressDisplay(verbose=self._verbose), AnswerDisplay(sys.stdout)))
+                    self.conversation.ask(line, [ProgressDisplay(verbose=self._verbose), AnswerDisplay(sys.stdout)], [])
             except EOFError:
                 return
             except KeyboardInterrupt:
