@@ -21,6 +21,7 @@ from tests.gemini.recorder import recorder
 
 POOR = '''
 def run(x): pass
+def send(text: str): "Send it."
 def lookup_customer_by_email(email: str) -> str:
     """Find the customer record that belongs to an address."""
 def lookup_customer_by_mail(mail: str) -> str:
@@ -79,7 +80,7 @@ def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
     assert linted.code == 1
     findings = {(finding["kind"], finding["tool"]) for finding in json.loads(linted.out)["findings"]}
     assert ("no-description", "run") in findings
-    assert ("vague", "run") in findings
+    assert ("vague", "send") in findings
     assert ("no-parameter-description", "run") in findings
     assert ("overlap", "lookup_customer_by_email") in findings
     assert ("too-many", "") in findings

@@ -22,10 +22,6 @@ _MAX_TOOLS = 20
 """Providers advise not to offer more at once: a model chooses worse among many."""
 _MIN_WORDS = 3
 _MAX_SIMILARITY = 0.6
-_VAGUE_NAMES = (
-    "call", "data", "do", "execute", "fetch", "func", "function", "get", "handle", "helper", "main", "process",
-    "query", "run", "send", "test", "thing", "tool", "util",
-)  # fmt: skip
 _STOP_WORDS = {
     "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "its", "of", "on", "or",
     "that", "the", "this", "to", "with",
@@ -106,8 +102,6 @@ def _problems_of(spec: ToolSpec) -> Iterator[Finding]:
         yield Finding("no-description", spec.name, "has no description, so a model can only guess what it does")
     elif words <= _words(spec.name) or len(words) < _MIN_WORDS:
         yield Finding("vague", spec.name, f"the description {description!r} says little more than the name")
-    if spec.name.lower().strip("_0123456789") in _VAGUE_NAMES:
-        yield Finding("vague", spec.name, "the name fits any tool; say what the tool does, and to what")
     for name, schema in (spec.parameters or {}).get("properties", {}).items():
         if not (isinstance(schema, dict) and schema.get("description")):
             yield Finding("no-parameter-description", spec.name, f"the parameter {name} has no description")
