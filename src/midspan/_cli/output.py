@@ -179,10 +179,8 @@ Display = AnswerDisplay | ProgressDisplay
 
 def _new_spinner() -> "Status | None":
     """Return a spinner for a terminal, if rich is installed. Its console prints lines above it."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
+    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "") or find_spec("rich") is None:
         return None
-    try:
-        from rich.console import Console  # from the extra `cli`
-    except ImportError:
-        return None
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, emoji=False, markup=False).status("")
