@@ -208,24 +208,21 @@ def stock_count(item: str) -> int:
 '''
 
 
-@pytest.mark.parametrize(("code", "returned"), [("7", 7), ("", 1), ("'broken'", 1)])
-def test_a_tool_that_exits_is_named_and_its_code_is_kept(home: Path, code: str, returned: int) -> None:
+@pytest.mark.parametrize("code", ["7", "", "'broken'"])
+def test_a_tool_that_exits_ends_the_command_with_one_sentence(home: Path, code: str) -> None:
     (home / "leaving.py").write_text(LEAVING.replace("{code}", code))
     arguments = ["ask", "-m", "offline", "-t", "leaving.py", "How many 'lamps' are in stock?"]
     ended = midspan(*arguments, home=home)
-    assert (ended.code, ended.out) == (returned, "")
+    assert (ended.code, ended.out) == (1, "")
     assert ended.err.endswith(f"a tool ended the program with SystemExit({code or None})\n")
     assert "Traceback" not in ended.err
     (run,) = json.loads(midspan("runs", "--json", home=home).out)
     assert run["error"]["type"] == "SystemExit", "the end of the run is logged"
     chat = midspan("chat", *arguments[1:-1], home=home, stdin=arguments[-1])
-    assert (chat.code, chat.err.count("\n")) == (returned, 2), chat.err
+    assert (chat.code, chat.err.count("\n")) == (1, 2), chat.err
     document = midspan(*arguments, "--json", home=home)
     sentence = f"a tool ended the program with SystemExit({code or None})"
-    assert (document.code, json.loads(document.out)["error"]) == (
-        returned,
-        {"type": "SystemExit", "message": sentence},
-    )
+    assert (document.code, json.loads(document.out)["error"]) == (1, {"type": "SystemExit", "message": sentence})
 
 
 def test_output_of_tools_goes_to_stderr(home: Path) -> None:

@@ -91,8 +91,6 @@ def exit_code(error: BaseException) -> int:
             return 124  # as of the command `timeout`
         case errors.ConfigError() | errors.CodecError() | FileNotFoundError():
             return 2  # as of argparse
-        case SystemExit(code=int(code)) if code:
-            return code
     return 1
 
 
