@@ -21,7 +21,10 @@ _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 def read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
     """Combine text from stdin, the words of the command line, and files. The file `-` is stdin."""
-    piped = "" if "-" in files else _read_text().strip()
+    try:
+        piped = "" if "-" in files else _read_stdin().decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise ConfigError("stdin is not UTF-8 text; pass other data with --file -") from error
     text = "\n\n".join(filter(None, (piped, " ".join(words).strip())))
     if not text:
         hint = "in addition to the files" if files else 'for example midspan "What is 2 + 2?", or pipe one in'
@@ -54,13 +57,6 @@ def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{name} is neither UTF-8 text nor an image, PDF, audio or video file") from error
     return Blob.of(data, media_type, name=name)
-
-
-def _read_text() -> str:
-    try:
-        return _read_stdin().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError("stdin is not UTF-8 text; pass other data with --file -") from error
 
 
 def _read_stdin() -> bytes:
