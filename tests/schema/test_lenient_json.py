@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser, loads
+from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -32,7 +32,7 @@ def test_valid_json_is_parsed_the_same_by_the_lenient_parser(value: Any) -> None
 def test_truncated_text_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = data.draw(st.integers(0, len(text) - 1))
-    with pytest.raises(IncompleteJson):
+    with pytest.raises(InvalidJson, match=CUT):
         LenientJsonParser(text[:cut]).value()
 
 
@@ -78,17 +78,17 @@ def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any)
         (r'{"a": "\ud83d"}', "unpaired surrogate"),
         ("{“a”: “He said “hi” twice”}", "expected a comma"),
         ('{"a": [1, 2}', "expected a comma or ]"),
-        ('{"a": "x', "ends before"),
+        ('{"a": "x', CUT),
         ('{"a": 1} and more', "there is more"),
         ("[" * 101 + "]" * 101, "100 levels"),
         ('{"a": ' * 100_000, "100 levels"),
-        ("", "ends before"),
+        ("", CUT),
     ],
 )
 def test_ambiguous_text_is_an_error(text: str, words: str) -> None:
     with pytest.raises(InvalidJson) as caught:
         loads(text)
-    assert words in caught.value.problem
+    assert words in str(caught.value)
 
 
 def test_python_tuples_triple_quotes_and_escapes_are_parsed() -> None:
@@ -115,23 +115,23 @@ def test_strings_may_stand_between_special_tokens(quote: str) -> None:
         return LenientJsonParser(text.replace("Q", quote), tokens=True).value()
 
     assert parse('{"a": QOslo "x" \\n Q, b: QQ}') == {"a": 'Oslo "x" \\n ', "b": ""}
-    for text in ("QOslo", "[Q", "<", quote[:-1]):
-        with pytest.raises(IncompleteJson):
+    for text in ("QOslo", "[Q"):
+        with pytest.raises(InvalidJson, match=CUT):
             parse(text)
-    for text in ("Q>OsloQ", "QOslo<Q", "<x>"):
+    for text in ("Q>OsloQ", "QOslo<Q", "<x>", "<", quote[:-1]):
         with pytest.raises(InvalidJson):
             parse(text)
     with pytest.raises(InvalidJson):
         LenientJsonParser(f"{quote}Oslo{quote}").value()
 
 
-@pytest.mark.parametrize("text", ["tru", "[1, fals", "{a", "-", "1", "1e", "// x", "/", "/* x", '{"a"', '"x'])
+@pytest.mark.parametrize("text", ["tru", "[1, fals", "{a", "-", "1", "1e", "/* x", '{"a"', '"x'])
 def test_a_value_that_may_go_on_is_incomplete(text: str) -> None:
-    with pytest.raises(IncompleteJson):
+    with pytest.raises(InvalidJson, match=CUT):
         LenientJsonParser(text).value()
 
 
-@pytest.mark.parametrize("text", ["%", "yes ", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "(1, 2)", "1 2"])
+@pytest.mark.parametrize("text", ["%", "/", "// x", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "(1, 2)", "1 2"])
 def test_text_that_is_not_a_value_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJson):
         loads(text)
@@ -142,8 +142,7 @@ def test_python_values_are_parsed_as_python_writes_them() -> None:
         return LenientJsonParser(text + " ", python=True).value()
 
     assert LenientJsonParser("'a'", python=True).value() == "a"
-    with pytest.raises(IncompleteJson):
-        LenientJsonParser("''", python=True).value()
+    assert LenientJsonParser("''", python=True).value() == ""
     assert parse("True") is True
     assert parse("(1,)") == [1]
     assert parse("()") == []
@@ -169,4 +168,4 @@ def test_an_error_quotes_what_stands_before_it() -> None:
     ):
         with pytest.raises(InvalidJson) as caught:
             loads(text)
-        assert str(caught.value) == caught.value.problem == message
+        assert str(caught.value) == message

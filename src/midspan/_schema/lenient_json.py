@@ -1,9 +1,9 @@
 """Parse text that is nearly JSON, as long as no part of it has to be guessed.
 
 Besides JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
-`True`, `False` and `None`, and line breaks in strings. It rejects what has two readings. A value that is not complete
-where the text ends is IncompleteJson, and is never completed. With `python=True` strings, tuples and keyword arguments
-are read as Python writes them; with `tokens=True` strings may be quoted by special tokens.
+`True`, `False` and `None`, and line breaks in strings. It rejects what has two readings, and never completes a value.
+With `python=True` strings, tuples and keyword arguments are read as Python writes them; with `tokens=True` strings may
+be quoted by special tokens.
 """
 
 import re
@@ -15,33 +15,22 @@ from midspan._types.texts import SURROGATE
 
 TOKEN_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
 """Special tokens that Gemma 4, FunctionGemma and Gemini write around strings."""
+CUT = "the text ends too early"
 MAX_DEPTH = 100
 """Levels of objects and lists; validation goes no deeper either."""
 
 
 class InvalidJson(ValueError):
-    """The text is not a value, or is ambiguous; `at` is the position of the problem."""
-
-    def __init__(self, problem: str, at: int) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.at = at
-
-
-class IncompleteJson(ValueError):
-    """The text ends before the value does."""
+    """The text is not a value, is ambiguous, or ends before the value does."""
 
 
 def loads(text: str) -> Any:
     """Return the value of the whole text."""
     source = text + "\n"  # so that a number at the very end has an end
     parser = LenientJsonParser(source)
-    try:
-        value = parser.value()
-    except IncompleteJson:
-        raise InvalidJson("it ends before the value does", len(text)) from None
+    value = parser.value()
     if _REST.match(source, parser.at) is None:
-        raise InvalidJson(f"there is more after the value: {quoted(source[parser.at :].strip())}", parser.at)
+        raise InvalidJson(f"there is more after the value: {quoted(source[parser.at :].strip())}")
     return value
 
 
@@ -62,21 +51,12 @@ class LenientJsonParser:
         if here in _SIGNS:
             return here
         match = _NEXT.match(self.text, self.at)
-        if match is None:
-            raise IncompleteJson
+        if match is None or self.text.startswith("/*", match.start(1)):
+            raise self._cut()
         self.at = match.start(1)
-        if match[1] in "#/":
-            self._reject_comment()
+        if match[1] == "#" or self.text.startswith("//", self.at):
+            raise InvalidJson("a comment contains a quote, or has no end; it may be a string that lost one")
         return match[1]
-
-    def _reject_comment(self) -> None:
-        """Raise an error if a comment that `_NEXT` could not skip begins here."""
-        if self.text[self.at : self.at + 2] in ("/", "/*"):
-            raise IncompleteJson
-        if self.text[self.at] == "#" or self.text.startswith("//", self.at):
-            if self.text.find("\n", self.at) == -1:
-                raise IncompleteJson
-            raise InvalidJson("a comment contains a quote; it may be a string that lost one", self.at)
 
     def value(self) -> Any:
         """Parse a value."""
@@ -94,7 +74,7 @@ class LenientJsonParser:
     def _container(self, first: str) -> Any:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise InvalidJson(f"it is nested more than {MAX_DEPTH} levels deep", self.at)
+            raise InvalidJson(f"it is nested more than {MAX_DEPTH} levels deep")
         self.at += 1
         value = self.members("}") if first == "{" else self._list("]" if first == "[" else ")")
         self._depth -= 1
@@ -104,12 +84,11 @@ class LenientJsonParser:
         """Parse names and their values up to the `end`."""
         members: dict[str, Any] = {}
         while self.peek() != end:
-            begin = self.at
-            name = self.string() if self.text[begin] in _QUOTES else self._name()
+            name = self.string() if self.text[self.at] in _QUOTES else self._name()
             if self.peek() not in separators:
                 raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
             if name in members:
-                raise InvalidJson(f"{quoted(name)} is given twice", begin)
+                raise InvalidJson(f"{quoted(name)} is given twice")
             self.at += 1
             members[name] = self.value()
             self._comma_or(end)
@@ -128,8 +107,6 @@ class LenientJsonParser:
         match = _NAME.match(self.text, self.at)
         if match is None:
             raise self.unexpected("a name in double quotes")
-        if match.end() == len(self.text):
-            raise IncompleteJson
         self.at = match.end()
         return match[0]
 
@@ -140,7 +117,7 @@ class LenientJsonParser:
             items.append(self.value())
             is_list |= self._comma_or(end)
         if items and not is_list:
-            raise InvalidJson("parentheses around one value are not a list", self.at)
+            raise InvalidJson("parentheses around one value are not a list")
         self.at += 1
         return items
 
@@ -150,34 +127,30 @@ class LenientJsonParser:
         mark = self.text[begin]
         if self._python and self.text.startswith(mark * 3, begin) and mark in "\"'":
             mark *= 3
-        elif self._python and len(self.text) < begin + 3:
-            raise IncompleteJson  # it may become three quotes
         match = _STRINGS[mark].match(self.text, begin + len(mark))
         if match is None:
-            raise IncompleteJson
+            raise self._cut()
         body = match[1]
         if body.endswith("\n") and len(mark) == 1:
-            raise InvalidJson("a string ends with a line break; write it as \\n", begin)
+            raise InvalidJson("a string ends with a line break; write it as \\n")
         self.at = match.end()
-        return body if "\\" not in body else self._unescape(body, mark, begin)
+        return body if "\\" not in body else self._unescape(body, mark)
 
     def _token_string(self) -> str:
         quote = next((quote for quote in TOKEN_QUOTES if self.text.startswith(quote, self.at)), None)
         if quote is None:
-            if any(quote.startswith(self.text[self.at :]) for quote in TOKEN_QUOTES):
-                raise IncompleteJson
             raise self.unexpected("a value")
         begin = self.at + len(quote)
         end = self.text.find(quote, begin)
         if end == -1:
-            raise IncompleteJson
+            raise self._cut()
         body = self.text[begin:end]
         if body.startswith(">") or body.endswith("<"):
-            raise InvalidJson("there is an extra character next to the quote of a string", begin)
+            raise InvalidJson("there is an extra character next to the quote of a string")
         self.at = end + len(quote)
         return body
 
-    def _unescape(self, body: str, mark: str, begin: int) -> str:
+    def _unescape(self, body: str, mark: str) -> str:
         decode = _decode_python_escape if self._python else _decode_escape
         try:
             if not self._python and mark != '"' and _AMBIGUOUS_QUOTE.search(body):
@@ -185,40 +158,42 @@ class LenientJsonParser:
             text = _ESCAPE.sub(decode, body)
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(text) else text
         except (UnicodeDecodeError, OverflowError):
-            raise InvalidJson("an escape in a string is an unpaired surrogate", begin) from None
+            raise InvalidJson("an escape in a string is an unpaired surrogate") from None
         except ValueError as error:
-            raise InvalidJson(f"the escape {error} in a string can be read in two ways", begin) from None
+            raise InvalidJson(f"the escape {error} in a string can be read in two ways") from None
 
     def _number(self) -> int | float:
         match = _NUMBER.match(self.text, self.at)
         if match is None:
-            if _MAYBE_NUMBER.fullmatch(self.text, self.at):
-                raise IncompleteJson
             raise self.unexpected("a value")
         try:
             value = int(match[0]) if match[1] is None else float(match[0])
         except ValueError:
-            raise InvalidJson("a number has too many digits", self.at) from None
+            raise InvalidJson("a number has too many digits") from None
         if value.__class__ is float and not isfinite(value):
-            raise InvalidJson(f"the number {match[0]} is too large", self.at)
+            raise InvalidJson(f"the number {match[0]} is too large")
         self.at = match.end()
         return value
 
     def _word(self) -> Any:
         match = _WORD.match(self.text, self.at)
-        if match is not None and match.end() == len(self.text):
-            raise IncompleteJson
         if match is None or match[0] not in _WORDS:
             raise self.unexpected("a value; strings need double quotes")
         self.at = match.end()
         return _WORDS[match[0]]
 
     def unexpected(self, expected: str) -> InvalidJson:
-        """Return an error that says what was expected and found here. Later text is left out: it may be incomplete."""
+        """Return an error that says what was expected and found here."""
+        if _LAST_WORD.match(self.text, self.at):
+            return self._cut()
         here = self.text[self.at : self.at + 1]
         actual = "the end of the line" if here == "\n" else quoted(here)
         before = quoted(self.text[max(0, self.at - 20) : self.at])
-        return InvalidJson(f"expected {expected}, found {actual} after {before}", self.at)
+        return InvalidJson(f"expected {expected}, found {actual} after {before}")
+
+    def _cut(self) -> InvalidJson:
+        self.at = len(self.text)
+        return InvalidJson(CUT)
 
 
 def _decode_escape(escape: re.Match[str]) -> str:
@@ -248,7 +223,7 @@ def _string(closing: str) -> re.Pattern[str]:
 
 _REST = re.compile("[\\s\ufeff\u200b]*\\Z")
 _QUOTES = "\"'“”„\u2018\u2019"
-# Comments that end are skipped here; one that does not, or that contains a quote, is left to `_reject_comment`.
+# Comments are skipped here, except one that does not end or contains a quote: see `peek`.
 _NEXT = re.compile(
     f"[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n{_QUOTES}]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)",
     re.DOTALL,
@@ -262,7 +237,7 @@ _NUMERIC = frozenset("-+.0123456789")
 _NUMBER = re.compile(
     r"[-+]?(?=\.?[0-9])(?:0|[1-9][0-9]*)?+(\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?+(?=[^\w.%])", re.ASCII
 )
-_MAYBE_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]*)?\Z", re.ASCII)
+_LAST_WORD = re.compile(r"[\w.+-]*+\Z")
 _STRINGS = {
     '"': _string('"'),
     "'": _string("'"),

@@ -238,7 +238,7 @@ def test_an_answer_that_was_cut_in_a_call_asks_for_it_again() -> None:
     prompted, _ = said(cut)
     _, answer = ask(prompted, Message.user("x"))
     assert answer.finish_reason is FinishReason.MALFORMED_CALL
-    assert "the text ends before the call does" in answer.finish_message
+    assert "the text ends too early" in answer.finish_message
 
 
 QUOTES = [

@@ -7,9 +7,9 @@ could be one of its arguments makes the call unreadable.
 import re
 from typing import Any
 
-from midspan._schema.lenient_json import TOKEN_QUOTES, IncompleteJson, InvalidJson, LenientJsonParser, loads
+from midspan._schema.lenient_json import CUT, TOKEN_QUOTES, InvalidJson, LenientJsonParser, loads
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
-from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, properties_of
+from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall, properties_of
 
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
 _CLOSING = re.compile(r"\s*(?:,\s*)?\)")
@@ -42,7 +42,7 @@ def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[s
 
 def _keywords(parser: LenientJsonParser) -> dict[str, Any]:
     if parser.peek() != ")" and not _KEYWORD.match(parser.text, parser.at):
-        raise InvalidJson('the arguments have no names; write them as an object: {"name": value}', parser.at)
+        raise InvalidJson('the arguments have no names; write them as an object: {"name": value}')
     return parser.members(")", "=:")
 
 
@@ -173,7 +173,7 @@ def _has_members(text: str, at: int, *, python: bool) -> bool:
         parser = LenientJsonParser(text, member.end(), python=python)
         try:
             parser.value()
-        except (InvalidJson, IncompleteJson):
+        except InvalidJson:
             return False
         if _CLOSING_BRACKET.match(text, parser.at):
             return True

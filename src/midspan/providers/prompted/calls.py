@@ -6,7 +6,7 @@ Members other than the name and the arguments make a call unreadable: an extra b
 import re
 from typing import Any
 
-from midspan._schema.lenient_json import InvalidJson, loads
+from midspan._schema.lenient_json import CUT, InvalidJson, loads
 from midspan.providers.prompted.arguments import (
     TAGS,
     check_names,
@@ -17,7 +17,7 @@ from midspan.providers.prompted.arguments import (
     reject_more_arguments,
     reject_more_parameters,
 )
-from midspan.providers.prompted.scanner import CUT, Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
+from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
+from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
-CUT = "the text ends before the call does"
 _SPACE = re.compile(r"\s*")
 _MAX_NAME_CHARS = 200
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
@@ -161,10 +160,7 @@ class Scanner:
         try:
             value = parse(parser)
         except InvalidJson as error:
-            raise Unreadable(error.problem) from None
-        except IncompleteJson:
-            parser.at = len(self.text)
-            raise Unreadable(CUT) from None
+            raise Unreadable(str(error)) from None
         finally:
             self.parsed_chars += parser.at - begin
         self.at = parser.at
