@@ -29,7 +29,7 @@ from midspan._schema.normalize import normalize
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall
-from midspan.providers.prompted.scanner import ToolIndex, properties_of
+from midspan.providers.prompted.scanner import ToolIndex
 
 Row = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
@@ -323,7 +323,7 @@ def tag_text(value: Any) -> str:
 
 def in_tags(value: Any, tools: list[ToolSpec], name: str, key: str) -> bool:
     """Whether a value without quotes can be told from others: a string where one is wanted, else anything else."""
-    properties = properties_of(ToolIndex(tools).schema(name))
+    properties = ToolIndex(tools).schema(name).all_properties
     if key not in properties or isinstance(value, str) != ("string" in properties[key].types):
         return False
     is_certain = properties[key].types == {"string"} and value != "null"

@@ -25,12 +25,10 @@ class _Sampler:
         self._values_left = _MAX_VALUES
 
     def object(self, node: SchemaNode, depth: int) -> dict[str, Any]:
-        properties = {name: prop for part in node.conjuncts_without_null for name, prop in part.properties.items()}
-        required = {name for part in node.conjuncts_without_null for name in part.schema.get("required") or ()}
-        names = [name for name in properties if name in required]
+        names = [name for name in node.all_properties if name in node.all_required]
         if not names and depth < _MAX_OPTIONAL_DEPTH:
-            names = list(properties)[:1]
-        return {name: self._value(properties[name], depth + 1) for name in names}
+            names = list(node.all_properties)[:1]
+        return {name: self._value(node.all_properties[name], depth + 1) for name in names}
 
     def _value(self, node: SchemaNode, depth: int) -> Any:
         """Return a value that the schema names, or a simple one of its type."""

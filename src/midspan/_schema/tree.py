@@ -152,6 +152,15 @@ class SchemaNode:
         return self._closure(lambda node: [union[0] for union in node.unions_without_null if len(union) == 1])
 
     @cached_property
+    def all_properties(self) -> "dict[str, SchemaNode]":
+        """The properties that the conjuncts of an object declare."""
+        return {name: prop for part in self.conjuncts_without_null for name, prop in part.properties.items()}
+
+    @cached_property
+    def all_required(self) -> list[str]:
+        return list({name: None for part in self.conjuncts_without_null for name in part.schema.get("required", ())})
+
+    @cached_property
     def all_alternatives(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
         return self._closure(lambda node: [variant for union in node.unions for variant in union])

@@ -9,7 +9,7 @@ from typing import Any
 
 from midspan._schema.lenient_json import CUT, TOKEN_QUOTES, InvalidJson, LenientJsonParser, loads
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
-from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall, properties_of
+from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall
 
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
 _CLOSING = re.compile(r"\s*(?:,\s*)?\)")
@@ -59,7 +59,7 @@ def _damaged_name(value: Any, node: SchemaNode) -> str | None:
     if isinstance(value, list):
         inner = [(item, part.item(index)) for part in node.conjuncts_without_null for index, item in enumerate(value)]
     elif isinstance(value, dict):
-        declared = properties_of(node)
+        declared = node.all_properties
         for key, item in value.items():
             if key not in declared and any(key.startswith(name) for name in declared if name):
                 return str(key)
@@ -101,7 +101,7 @@ def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
 def read_parameters(scanner: Scanner) -> dict[str, Any]:
     """Read parameters in tags. Their values have no quotes: the schema says whether `5` is a number or a string."""
     arguments: dict[str, Any] = {}
-    properties = properties_of(scanner.tools.schema(scanner.tool))
+    properties = scanner.tools.schema(scanner.tool).all_properties
     while head := scanner.match(_PARAMETER) or scanner.match(_GLM_PARAMETER):
         key, end_tag = head["key"], f"</{head['tag']}>"
         end = scanner.text.find(end_tag, scanner.at)

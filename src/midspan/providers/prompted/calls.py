@@ -17,7 +17,7 @@ from midspan.providers.prompted.arguments import (
     reject_more_arguments,
     reject_more_parameters,
 )
-from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall, WrittenCalls, properties_of
+from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall, WrittenCalls
 
 # Marks around each call of a section: DeepSeek and Kimi K2.
 CALL_MARKS = {
@@ -230,7 +230,7 @@ def _is_call(scanner: Scanner, name: str, arguments: Any, others: set[str]) -> b
     tool = scanner.tools.resolve(name)
     if tool is None:
         return not others and isinstance(arguments, dict) and scanner.tools.resembles(name)
-    return not others or not others.isdisjoint(properties_of(scanner.tools.schema(tool)))
+    return not others or not others.isdisjoint(scanner.tools.schema(tool).all_properties)
 
 
 def read_tags(scanner: Scanner) -> WrittenCalls:

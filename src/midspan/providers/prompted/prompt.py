@@ -19,13 +19,13 @@ from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.providers.encoding import json_text
 from midspan.providers.prompted.forms import escape_marks
 from midspan.providers.prompted.reader import rejected_call
-from midspan.providers.prompted.scanner import parameters_of, properties_of
+from midspan.providers.prompted.scanner import parameters_of
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
     """Return the description of the tools for the prompt. Calls start with `marker`."""
     schemas = {tool.name: parameters_of(tool) for tool in tools}
-    with_parameters_first = sorted(tools, key=lambda tool: not properties_of(schemas[tool.name]))
+    with_parameters_first = sorted(tools, key=lambda tool: not schemas[tool.name].all_properties)
     return "\n".join(
         [
             "Available tools:",
@@ -67,32 +67,21 @@ def example_call(tool: ToolSpec, marker: str) -> str:
 
 def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> list[str]:
     head = f"- {tool.name}{_description(tool.description)}"
-    properties = properties_of(schema)
-    if not properties:
+    if not schema.all_properties:
         return [head, "  Parameters: (none)"]
-    lines = [head, "  Parameters:", *(_describe_parameter(name, prop) for name, prop in properties.items())]
-    parts = schema.conjuncts_without_null
-    required = dict.fromkeys(name for part in parts for name in part.schema.get("required") or ())
-    if required:
-        lines.append(f"  Required: {', '.join(required)}")
-    lines += [f"  Definitions: {_json(schema.schema[keyword])}" for keyword in _DEFINITIONS if keyword in schema.schema]
-    return lines
+    lines = [head, "  Parameters:", *(_describe_parameter(name, prop) for name, prop in schema.all_properties.items())]
+    if schema.all_required:
+        lines.append(f"  Required: {', '.join(schema.all_required)}")
+    definitions = [schema.schema[keyword] for keyword in ("$defs", "definitions") if keyword in schema.schema]
+    return [*lines, *(f"  Definitions: {_json(value)}" for value in definitions)]
 
 
 def _describe_parameter(name: str, node: SchemaNode) -> str:
     type_names = [kind for kind in TYPES if kind in node.types and not (kind == "integer" and "number" in node.types)]
     types = "any" if node.types >= set(TYPES) else " or ".join(type_names)
-    keywords = node.schema
-    if node.target is not None and not keywords["$ref"].startswith(tuple(f"#/{name}/" for name in _DEFINITIONS)):
-        keywords = {**node.target.schema, **keywords}  # the model does not see what it refers to
-        del keywords["$ref"]
-    more = {keyword: value for keyword, value in keywords.items() if keyword not in ("type", "description")}
+    more = {keyword: value for keyword, value in node.schema.items() if keyword not in ("type", "description")}
     schema = f" Schema: {_json(more)}" if more else ""
     return f"    - {name} ({types}){_description(node.schema.get('description'))}{schema}"
-
-
-_DEFINITIONS = ("$defs", "definitions")
-"""Where a schema has the definitions that it refers to; the prompt shows them."""
 
 
 def _description(text: Any) -> str:

@@ -92,11 +92,6 @@ def parameters_of(tool: ToolSpec) -> SchemaNode:
     return normalize_tree(tool.parameters or {}).root
 
 
-def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
-    """Return the properties that a schema declares, itself or by reference."""
-    return {name: prop for part in node.conjuncts_without_null for name, prop in part.properties.items()}
-
-
 class Scanner:
     """Reads marks, names and values from the position `at` of a text."""
 
