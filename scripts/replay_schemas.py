@@ -184,11 +184,14 @@ def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> d
 
 def replay_schema(row_id: str, declaration: Row, tally: Tally) -> SchemaValidator:
     schema = declaration.get("parameters") or {"type": "object"}
-    for dialect, check in ((GEMINI_PARAMETERS, openapi_errors), (GEMINI_JSON_SCHEMA, json_schema_errors)):
+    for label, dialect, check in (
+        ("parameters", GEMINI_PARAMETERS, openapi_errors),
+        ("parametersJsonSchema", GEMINI_JSON_SCHEMA, json_schema_errors),
+    ):
         adapted = adapt_schema(schema, dialect)
         tally.counts["adapted"] += 1
         for error in root_errors(adapted.schema, check):
-            tally.fail(f"{row_id} {declaration['name']} as {dialect.name}: {error}")
+            tally.fail(f"{row_id} {declaration['name']} as {label}: {error}")
     return SchemaValidator(normalize(schema))
 
 

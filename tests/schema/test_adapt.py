@@ -15,7 +15,7 @@ from midspan._types.specs import ToolSpec
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 
 Schema = dict[str, Any]
-BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)
+BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=["parameters", "json schema"])
 
 
 def parameter(schema: Any, dialect: SchemaDialect = GEMINI_PARAMETERS) -> Schema:

@@ -21,7 +21,7 @@ from tests.bounds import BOUND
 from tests.schema.work import bounded_work
 
 Schema = dict[str, Any]
-BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)
+BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=["parameters", "json schema"])
 LARGEST_ANSWER = 500_000
 
 

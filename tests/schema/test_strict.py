@@ -12,7 +12,6 @@ from midspan._schema.tree import TYPES
 from midspan._types.specs import ToolSpec
 
 STRICT = SchemaDialect(
-    name="strict",
     keywords=frozenset({"type", "description", "enum", "items", "properties", "required", "additionalProperties"}),
     types={name: name for name in TYPES},
     enum_types=frozenset({"string", "integer", "number"}),

@@ -52,7 +52,6 @@ def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
 class SchemaDialect(Struct, frozen=True):
     """What a family accepts. Other constraints are dropped, and added to the description where possible."""
 
-    name: str
     keywords: frozenset[str]
     types: dict[str, str]
     """The names that the family uses for the types of JSON Schema."""

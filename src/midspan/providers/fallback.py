@@ -18,7 +18,7 @@ from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers")
 _LASTING_ERRORS = (errors.QuotaExhaustedError, errors.AuthenticationError, errors.PermissionDeniedError)
-NAMES = replace(JSON_SCHEMA, name="common names", functions=NameRule(), properties=NameRule())
+NAMES = replace(JSON_SCHEMA, functions=NameRule(), properties=NameRule())
 """Names that every provider accepts. The schemas are adapted to each provider when it is asked."""
 
 

@@ -19,10 +19,9 @@ KNOWN_MODELS = (
     "claude-haiku-4-5",
 )
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-TOOLS = replace(JSON_SCHEMA, name="anthropic", functions=NameRule(extra="-", max_chars=128, digit_first=True))
+TOOLS = replace(JSON_SCHEMA, functions=NameRule(extra="-", max_chars=128, digit_first=True))
 OUTPUT = replace(
     TOOLS,
-    name="anthropic output",
     keywords=frozenset(
         ["type", "title", "description", "enum", "const", "format", "items", "properties", "required", "default",
          "additionalProperties", "anyOf", "$ref", "$defs"]

@@ -163,7 +163,6 @@ SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NU
 """The types of a schema as the API writes them, in the order of their numbers."""
 
 GEMINI_PARAMETERS = SchemaDialect(
-    name="gemini parameters",
     # The documented fields, without those that servers reject all the same (additionalProperties, defs, ref) and
     # without title, which makes answers worse.
     keywords=frozenset(_PARAMETER_KEYWORDS.split()),
@@ -187,7 +186,6 @@ GEMINI_PARAMETERS = SchemaDialect(
 """`functionDeclarations[].parameters`: the OpenAPI subset, and the only one that the Live API accepts."""
 
 GEMINI_JSON_SCHEMA = SchemaDialect(
-    name="gemini json schema",
     keywords=frozenset(_JSON_SCHEMA_KEYWORDS.split()),
     types={name.lower(): name.lower() for name in SCHEMA_TYPES},
     enum_types=frozenset({"string", "number", "integer"}),

@@ -11,7 +11,6 @@ from midspan.providers.provider import ModelProfile
 NAMES = NameRule(extra="-", digit_first=True)
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 JSON_SCHEMA = SchemaDialect(
-    name="json schema",
     keywords=frozenset(
         [
             "type", "title", "description", "default", "examples", "enum", "const", "format", "pattern",
@@ -29,7 +28,6 @@ JSON_SCHEMA = SchemaDialect(
 )  # fmt: skip
 """JSON Schema nearly as it is, for services that only show it to the model."""
 STRICT = SchemaDialect(
-    name="openai strict",
     keywords=frozenset(
         [
             "type", "title", "description", "enum", "const", "format", "pattern", "minimum", "maximum",
