@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from midspan._schema.conversion import Convert, TypeSchema, convert_arguments
 from midspan._schema.docstrings import Docstring, parse_docstring
-from midspan._schema.hints import SchemaBuilder, hint_name
+from midspan._schema.hints import SchemaBuilder
 from midspan._schema.records import (
     NO_DEFAULT,
     Field,
@@ -245,15 +245,13 @@ def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Fiel
     """Return the fields that a parameter adds to the object of all arguments."""
     name, description = parameter.name, docstring.parameters.get(parameter.name, "")
     unpacked = _unpacked(parameter.annotation)
+    # `**options: Unpack[Options]` has the fields of a TypedDict as parameters.
+    fields = fields_of(unpacked, "in") if parameter.kind is _KEYWORDS else None
+    if unpacked is not None and fields is None:
+        raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, after **")
     if parameter.kind is _KEYWORDS:
-        # `**options: Unpack[Options]` has the fields of a TypedDict as parameters.
-        fields = fields_of(unpacked, "in")
-        if unpacked is not None and fields is None:
-            raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, not {hint_name(unpacked)}")
         return fields or ()
     if parameter.kind is _VARIADIC:
-        if unpacked is not None:
-            raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, after **")
         hint: Any = types.GenericAlias(list, (_hint(parameter),))
         return (Field(name, name, hint, required=False, description=description),)
     is_required = parameter.default is NO_DEFAULT
