@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
-from midspan._loop.background import Phase
 from midspan._types.events import ToolStart
 from midspan._types.parts import ToolCall
 from midspan.errors import LimitReachedError
@@ -79,7 +78,7 @@ async def stop_of_a_background_run(polls: Polls, calls: int) -> None:
         while polls.starts < calls:  # noqa: ASYNC110 - the journal stores the event before the tools start
             await asyncio.sleep(0.01)
         assert await streams.cancel(id)
-        assert (await streams.status(id)).phase is Phase.CANCELLED
+        assert (await streams.status(id)).phase == "cancelled"
 
 
 async def close_from_another_task(polls: Polls) -> None:

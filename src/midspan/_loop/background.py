@@ -4,15 +4,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from enum import StrEnum
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._loop.result import RunResult, RunStream
-from midspan._storage.journal import Journal, RunSummary
+from midspan._storage.journal import ENDED_STATES, Journal, RunSummary
 from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.parts import ToolCall
@@ -36,17 +35,9 @@ _WRITE_DELAY_SECONDS = 0.25
 _MAX_UNSTORED = 256
 """The run waits for the journal while this many events are not stored."""
 
-
-class Phase(StrEnum):
-    """What a run is doing. The last four are also states of a RunSummary."""
-
-    AWAITING_MODEL_CALL = "awaiting_model_call"
-    EXECUTING_TOOLS = "executing_tools"
-    AWAITING_FINAL_RESPONSE = "awaiting_final_response"
-    INTERRUPTED = "interrupted"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+_Activity = Literal["awaiting_model_call", "executing_tools", "awaiting_final_response"]
+Phase = _Activity | Literal["interrupted", "completed", "cancelled", "failed"]
+"""What a run is doing, or how it has ended, as in its RunSummary."""
 
 
 class RunStatus(Struct, frozen=True):
@@ -62,17 +53,17 @@ class RunStatus(Struct, frozen=True):
     @property
     def ended(self) -> bool:
         """Whether the run has ended or was interrupted. `RunSummary.ended` is false for an interrupted run."""
-        return self.phase in (Phase.INTERRUPTED, Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
+        return self.phase in ("interrupted", *ENDED_STATES)
 
     @classmethod
     def of(cls, run_id: str, events: int, summary: RunSummary, state: RunState) -> Self:
         """Return the status of a run with this summary and, while it is running, this state."""
         if summary.state != "running":
-            phase = Phase(summary.state)
+            phase: Phase = summary.state
         elif state.calls:
-            phase = Phase.EXECUTING_TOOLS
+            phase = "executing_tools"
         else:
-            phase = Phase.AWAITING_FINAL_RESPONSE if state.tool_runs else Phase.AWAITING_MODEL_CALL
+            phase = "awaiting_final_response" if state.tool_runs else "awaiting_model_call"
         error = None if summary.error is None else f"{summary.error.kind}: {summary.error.message}"
         return cls(run_id, phase, summary.turns, events, error)
 

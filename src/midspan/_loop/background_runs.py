@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from midspan._loop.agent import Agent, new_run_id
-from midspan._loop.background import BackgroundRun, Phase, RunStatus
+from midspan._loop.background import BackgroundRun, RunStatus
 from midspan._loop.prompt import Prompt
 from midspan._loop.result import NumberedEvents, RunResult, final_text
 from midspan._storage.journal import Journal
@@ -134,7 +134,7 @@ class BackgroundRuns(ClosedOnExit):
         run = self._running.get(run_id)
         if run is None:
             status = await self.status(run_id)
-            if status.phase is Phase.INTERRUPTED:
+            if status.phase == "interrupted":
                 raise RunError(f"run {run_id!r} was interrupted: {_KILLED}")
             if not status.ended:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
