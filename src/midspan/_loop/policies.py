@@ -135,7 +135,9 @@ class ToolChoicePolicy(Policy):
         self._need_approval = frozenset(spec.name for spec in specs if spec.needs_approval)
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        choice = _last_tool_choice(state)
+        choice = state.tool_choice
+        if choice is None and state.calls_forbidden:  # without declared tools, a request for an answer has no choice
+            choice = ToolChoice("none")
         refusals: Refusals = {}
         for index, call in calls:
             if call.name in self._need_approval:
@@ -145,11 +147,6 @@ class ToolChoicePolicy(Policy):
             elif choice is not None and choice.names and call.name not in choice.names:
                 refusals[index] = Refusal(f"is not available now; call {' or '.join(choice.names)}", FORBIDDEN)
         return refusals
-
-
-def _last_tool_choice(state: RunState) -> ToolChoice | None:
-    """Return the tool choice of the last request. Without declared tools it has none, also if it asks for an answer."""
-    return ToolChoice("none") if state.tool_choice is None and state.calls_forbidden else state.tool_choice
 
 
 _CUT_CALL = Refusal(

@@ -55,7 +55,7 @@ class ToolRun(Struct, frozen=True, gc=False):
     @property
     def is_refused(self) -> bool:
         """Whether a rule of the run kept the call from running."""
-        return not REFUSED.isdisjoint(self.result.notes)
+        return bool(self.result.notes) and not REFUSED.isdisjoint(self.result.notes)
 
 
 class RunState(Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from midspan._http.body import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
@@ -80,10 +80,17 @@ class StreamDecoder:
         """Return the events of one document, for callers that have split the bytes themselves."""
         raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
-        _update(self._chunk, chunk)
+        latest = self._chunk
+        latest.usage_metadata = chunk.usage_metadata or latest.usage_metadata
+        latest.model_version = chunk.model_version or latest.model_version
+        latest.response_id = chunk.response_id or latest.response_id
+        latest.prompt_feedback = chunk.prompt_feedback or latest.prompt_feedback
         if candidate is None:
             return []
-        _update(self._candidate, candidate)
+        end = self._candidate
+        end.finish_reason = candidate.finish_reason or end.finish_reason
+        end.finish_message = candidate.finish_message or end.finish_message
+        end.continuation_token = candidate.continuation_token or end.continuation_token
         content, _, parts = decode.read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
@@ -153,13 +160,6 @@ class StreamDecoder:
         if len(self._contents) > 1 or raws != decode.raw_parts(content):
             content = decode.join_contents(self._contents, raws)
         return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
-
-
-def _update(latest: Struct, new: Struct) -> None:
-    """Replace the fields that the new chunk or candidate has."""
-    for name in latest.__struct_fields__:
-        if value := getattr(new, name):
-            setattr(latest, name, value)
 
 
 def _is_open(call: "wire.FunctionCall") -> bool:
