@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from time import monotonic, perf_counter
@@ -53,12 +53,10 @@ class LocalTools(ToolSource):
     async def list_tools(self) -> ToolListing:
         return ToolListing(tuple(tool.spec for tool in self.tools().values()))
 
-    def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> Coroutine[Any, Any, ToolResult]:
-        tool = self.tools().get(call.name)
-        return self._unknown(call) if tool is None else execute(tool, call, context)
-
-    async def _unknown(self, call: ToolCall) -> ToolResult:
-        return unknown_tool_result(call, self.tools())
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        tools = self.tools()
+        tool = tools.get(call.name)
+        return unknown_tool_result(call, tools) if tool is None else await execute(tool, call, context)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
