@@ -80,6 +80,8 @@ ACCEPTANCE_TESTS = (
     # timeouts of seconds, many processes of the terminal
     "tests/providers/test_registry.py::test_local_server_that_is_not_configured_may_be_down",
     *("tests/cli/test_mcp.py::*", "tests/cli/test_mcp_serve.py::*"),
+    # programs of others, and an environment for the wheel
+    *("tests/tools/mcp_serve/test_inspector.py::*", "tests/test_wheel.py::*"),
     # what `make check` and `make docs` run, too
     "tests/test_typing.py::test_type_checkers_accept_*",
     "tests/test_reference.py::test_site_builds_without_a_warning",
