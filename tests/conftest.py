@@ -51,10 +51,17 @@ SLOW_TESTS = (
     # servers in other processes; packages that take seconds to import: the SDKs of MCP, Anthropic and OpenAI
     *("tests/tools/mcp/*", "tests/tools/mcp_serve/*", "tests/server/test_mcp.py::*"),
     *("tests/compat/test_clients.py::*", "tests/providers/test_fallback.py::test_next_model_gets_*"),
+    *("tests/providers/test_wires.py::*", "tests/conformance/test_providers.py::*"),
+    # the sources as a whole; `make check` runs one of them, too
+    *("tests/test_imports.py::*", "tests/test_names.py::*", "tests/test_private_names.py::*"),
+    "tests/test_requirements.py::*",
     # servers: other processes, thousands of requests, official clients
     *("tests/server/test_process.py::*", "tests/server/test_openapi.py::*", "tests/server/test_ui_stream.py::*"),
     "tests/server/test_examples.py::*",
     *("tests/server/test_safety.py::*", "tests/server/test_runs.py::*", "tests/server/test_openai.py::*"),
+    # requests of many megabytes; limits of a second or two
+    *("*::*request_that_is_too_large_*", "*/test_run.py::test_time_limit_cancels_*"),
+    *("*/test_errors.py::test_number_of_interim_*", "*/test_faulty_models.py::test_cancelled_tool_is_not_*"),
     # tools that ignore their cancellation for five seconds
     "*/test_abandoned_tools.py::*",
 )
