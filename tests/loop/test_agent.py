@@ -144,7 +144,8 @@ def test_context_is_passed_to_tools_and_hidden_from_the_model() -> None:
     provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
     result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")
     assert result.tool_calls[0].value == "Ada"
-    assert [tool.parameters for tool in provider.requests[0].config.tools] == [{"type": "object", "properties": {}}]
+    [declared] = provider.requests[0].config.tools
+    assert declared.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def test_tools_that_are_registered_later_are_seen_by_the_next_run() -> None:
@@ -347,7 +348,8 @@ def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
             empty.add_turn(role, content)
     with pytest.raises(ConfigError, match="a chat needs an Agent, got None"):
         Chat(None)  # type: ignore[arg-type]
-    for messages in ("text", {"role": "user"}, [5], 5):
+    unreadable = [Message("user", None), Message("user", "text")]  # type: ignore[arg-type]
+    for messages in ("text", {"role": "user"}, [5], 5, unreadable[:1], unreadable[1:]):
         with pytest.raises(ConfigError, match="messages must be Message objects"):
             Chat(agent, messages)  # type: ignore[arg-type]
 

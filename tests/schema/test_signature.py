@@ -31,7 +31,7 @@ from midspan._types.context import RunContext
 from midspan.errors import ArgumentError, ResultError, SchemaError
 from tests.schema import annotated_as_text
 
-NO_PARAMETERS = {"type": "object", "properties": {}}
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def get_weather(city: str, days: int = 3) -> dict[str, float]:

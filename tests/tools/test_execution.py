@@ -720,3 +720,26 @@ def test_awaitable_returned_by_a_plain_function_has_only_the_rest_of_the_timeout
     result = asyncio.run(execute(made, ToolCall("1", "later")))
     assert result.is_error
     assert "timed out after 0.3 seconds" in result.value
+
+
+def test_tool_without_parameters_is_not_run_with_an_argument() -> None:
+    def refresh() -> str:
+        """Refresh the page."""
+        return "refreshed"
+
+    result = use(refresh, reason="old")
+    assert result.is_error
+    assert result.notes == (NOT_RUN,)
+    assert result.value.startswith("invalid parameters:")
+    assert use(refresh).value == "refreshed"
+
+
+def test_first_items_of_a_long_range_are_returned() -> None:
+    def numbers(count: int) -> object:
+        """Count."""
+        return range(count)
+
+    assert use(numbers, count=3).value == [0, 1, 2]
+    many = use(numbers, count=10**9).value
+    assert many[:3] == [0, 1, 2]
+    assert many[-1] == "… [cut: the first 10,000 items]"

@@ -21,6 +21,8 @@ Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[s
 Messages = History | Iterable[Message]
 
 _PARTS = (Blob, ToolResult, Opaque, Thought)
+_REPAIRED = "repaired"
+"""The key under which a history has the number of its first messages that need no repair."""
 _OMITTED = "(Earlier messages are omitted.)"
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 
@@ -32,13 +34,16 @@ def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, in
     """
     if prompt is not None and messages is None:
         return History((to_message(prompt),)), 0
-    items = check_messages(messages or ())
+    items, known = check_messages(messages or ()), 0
     if prompt is not None:
         items.append(to_message(prompt))
     if not items:
         raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
-    repaired = _repair(items)
+    if isinstance(messages, History):
+        known, _ = messages.cached(_REPAIRED)
+    repaired = _repair(items, known)
     history = messages.with_messages(repaired) if isinstance(messages, History) else History(repaired)
+    history.cache(_REPAIRED, True)
     return history, len(repaired) - (prompt is not None)
 
 
@@ -46,7 +51,8 @@ def check_messages(messages: Messages) -> list[Message]:
     """Return the messages of a conversation as a list. Raises ConfigError if one is not a Message."""
     items: list[Any] = list(messages) if isinstance(messages, Iterable) else [messages]
     for message in items:
-        if not isinstance(message, Message) or message.role not in ("user", "model"):
+        is_message = isinstance(message, Message) and message.role in ("user", "model")
+        if not is_message or not isinstance(message.parts, tuple):
             example = 'such as Message.user("…")'
             raise ConfigError(f"messages must be Message objects of user or model, {example}, got {message!r:.80}")
     return items
@@ -112,16 +118,20 @@ def _file_part(file: PathLike[str]) -> Part:
     return Blob.of(data, media_type, name=path.name)
 
 
-def _repair(messages: list[Message]) -> list[Message]:
+def _repair(messages: list[Message], known: int) -> list[Message]:
     """Return the messages so that every call has exactly one result in the turn after it, as APIs require.
 
     Results that are spread over several turns are put together, and missing ones become error results; calls at the
     very end are left to be run. Results whose calls are not in the conversation become text. Adjacent messages of the
     model are one turn: other frameworks keep its text and each of its calls in messages of their own.
+
+    The first `known` messages were repaired before. They are skipped if the conversation continues with a new turn.
     """
-    repaired: list[Message] = []
+    if not 0 < known < len(messages) or messages[known - 1].role != "user" or messages[known].role != "model":
+        known = 0
+    repaired = messages[:known]
     calls: tuple[ToolCall, ...] = ()
-    for role, messages_of_turn in groupby(messages, key=attrgetter("role")):
+    for role, messages_of_turn in groupby(messages[known:], key=attrgetter("role")):
         turn = _with_unique_ids(list(messages_of_turn))
         if role == "user":
             repaired += _with_results(calls, turn) if calls else map(_results_as_text, turn)

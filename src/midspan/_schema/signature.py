@@ -124,8 +124,6 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     schema = built.schema
     if extra is not None and (reserved := sorted({*bound, *contexts})):  # names that are filled in otherwise
         schema = {**schema, "propertyNames": {"not": {"enum": reserved}}}
-    if extra is None and not fields:
-        schema = {"type": "object", "properties": {}}
     return Signature(
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),

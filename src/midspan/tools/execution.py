@@ -160,7 +160,7 @@ async def _resolve(value: Any, tool: Tool[..., Any], started: float) -> Any:
         if inspect.isawaitable(value):
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
             continue
-        if isinstance(value, Iterator):
+        if isinstance(value, Iterator | range):
             items = await THREADS.run(list, islice(value, _MAX_ITEMS + 1), timeout=seconds_left)
         elif isinstance(value, AsyncIterator):
             items = await run_in_task(_collect, value, timeout=seconds_left, name=name)

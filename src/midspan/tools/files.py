@@ -97,5 +97,5 @@ def _tools_of(module: ModuleType, name: str) -> list[Any]:
     except (SchemaError, TypeError) as error:
         raise ConfigError(f"cannot use the tools in {name!r}: {error}") from error
     if not tools:
-        raise ConfigError(f"there are no tools in {name!r}; define a function there, best with @tool")
+        raise ConfigError(f"there are no tools in {name!r}; define a function there, preferably with @tool")
     return tools

@@ -1,0 +1,50 @@
+"""Conversations that runs continue."""
+
+import pytest
+
+from midspan import Agent, Chat
+from midspan._loop.prompt import conversation
+from midspan.messages import History, Message, Text, ToolCall, ToolResult
+from midspan.testing import ScriptedProvider
+
+CALL = ToolCall("1", "add", {})
+RESULT = ToolResult("1", "add", 3)
+TAILS: dict[str, list[Message]] = {
+    "answer": [Message("model", (Text("yes"),))],
+    "call without a result": [Message("model", (CALL,))],
+    "call and result": [Message("model", (CALL,)), Message("user", (RESULT,)), Message("model", (Text("3"),))],
+    "result without a call": [Message("model", (Text("a"),)), Message("user", (RESULT,))],
+    "another message of the user": [Message.user("and")],
+    "two calls with one id": [Message("model", (CALL, CALL)), Message("user", (RESULT, RESULT))],
+}
+
+
+@pytest.mark.parametrize("prompt", ["next", None])
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+@pytest.mark.parametrize("start", [[Message.user("a")], [Message("model", (CALL,))]], ids=["prompt", "open call"])
+def test_messages_after_a_repaired_conversation_are_repaired_as_in_a_new_one(
+    start: list[Message], tail: list[Message], prompt: str | None
+) -> None:
+    repaired, _ = conversation(None, start)
+    continued = repaired.append(*tail)
+    expected, count = conversation(prompt, list(continued))
+    assert conversation(prompt, continued) == (expected, count)
+    assert conversation(prompt, History(continued)) == (expected, count)
+
+
+def test_chat_repairs_only_the_messages_since_its_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    with_unique_ids = conversation.__globals__["_with_unique_ids"]
+
+    def count(turn: list[Message]) -> list[Message]:
+        looked_at.append(len(turn))
+        result: list[Message] = with_unique_ids(turn)
+        return result
+
+    monkeypatch.setattr("midspan._loop.prompt._with_unique_ids", count)
+    chat = Chat(Agent(ScriptedProvider(["answer"] * 20)))
+    for _ in range(20):
+        looked_at.clear()
+        chat = chat.ask_sync("question")
+    assert len(chat.messages) == 40
+    assert sum(looked_at) == 2  # the last answer and the new question
