@@ -489,3 +489,10 @@ def test_stream_without_deltas_requests_whole_responses() -> None:
         assert stream.result.text == "Hello."
 
     asyncio.run(main())
+
+
+def test_tool_choice_without_tools_may_allow_calls_but_not_require_one() -> None:
+    for choice in ("auto", "none"):
+        assert Agent(ScriptedProvider(["hello"])).run_sync("hi", tool_choice=choice).text == "hello"
+    with pytest.raises(ConfigError, match="tool_choice requires a call, but the agent has no tools"):
+        Agent(ScriptedProvider(["hello"])).run_sync("hi", tool_choice="required")
