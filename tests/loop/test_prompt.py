@@ -6,6 +6,7 @@ from midspan import Agent, Chat
 from midspan._loop.prompt import conversation
 from midspan.messages import History, Message, Text, ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
+from tests.schema.work import bounded_work
 
 CALL = ToolCall("1", "add", {})
 RESULT = ToolResult("1", "add", 3)
@@ -32,19 +33,11 @@ def test_messages_after_a_repaired_conversation_are_repaired_as_in_a_new_one(
     assert conversation(prompt, History(continued)) == (expected, count)
 
 
-def test_chat_repairs_only_the_messages_since_its_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at: list[int] = []
-    with_unique_ids = conversation.__globals__["_with_unique_ids"]
-
-    def count(turn: list[Message]) -> list[Message]:
-        looked_at.append(len(turn))
-        result: list[Message] = with_unique_ids(turn)
-        return result
-
-    monkeypatch.setattr("midspan._loop.prompt._with_unique_ids", count)
-    chat = Chat(Agent(ScriptedProvider(["answer"] * 20)))
-    for _ in range(20):
-        looked_at.clear()
+def test_chat_repairs_only_the_messages_since_its_last_run() -> None:
+    chat = Chat(Agent(ScriptedProvider(["answer"] * 100)))
+    for _ in range(100):
         chat = chat.ask_sync("question")
-    assert len(chat.messages) == 40
-    assert sum(looked_at) == 2  # the last answer and the new question
+    with bounded_work(100):
+        conversation("question", chat.messages)
+    with pytest.raises(AssertionError, match="more than 100 function calls"), bounded_work(100):
+        conversation("question", list(chat.messages))  # nobody has looked at these yet

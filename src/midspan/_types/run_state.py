@@ -168,7 +168,9 @@ class RunState(Struct, frozen=True, gc=False):
         results = tuple([run.result for run in runs])
         final = None
         for result in results:
-            final = result if final is None and result.is_final else final
+            if result.is_final:
+                final = result
+                break
         return replace(
             self,
             history=self.history.append(Message("user", results)),
