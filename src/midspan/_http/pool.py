@@ -59,10 +59,10 @@ class Pool:
             data = route.encode(request)
             started = self._loop.time()
             connection = idle.pop() if idle else await self._connect(route, idle, timeouts, started)
-            response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+            response = await connection.exchange(data, timeouts, started, whole=whole)
             if response is None:
                 connection = await self._connect(route, idle, timeouts, started)
-                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+                response = await connection.exchange(data, timeouts, started, whole=whole)
                 assert response is not None, "a new connection is not stale"
             is_streamed = not whole
             return connection, response
@@ -115,7 +115,8 @@ class Pool:
     async def _connect(
         self, route: Route, idle: list[HttpProtocol], timeouts: Timeouts, started: float
     ) -> HttpProtocol:
-        connection = HttpProtocol(idle, self._read_buffer, self._max_body_bytes, self._connections.discard)
+        on_lost = self._connections.discard
+        connection = HttpProtocol(route.origin, idle, self._read_buffer, self._max_body_bytes, on_lost)
         connect, total = timeouts.connect or NEVER, timeouts.total or NEVER
         timeout = asyncio.timeout_at(started + min(connect, total))
         try:
@@ -144,7 +145,8 @@ class Pool:
         elif not server.tls:
             await _open_socket(connection, proxy, _PROXY)
         else:
-            tunnel = HttpProtocol([], self._read_buffer, 0, self._connections.discard)
+            name = f"the proxy for {route.origin}"
+            tunnel = HttpProtocol(name, [], self._read_buffer, 0, self._connections.discard)
             await _open_socket(tunnel, proxy, _PROXY)
             try:
                 await _request_tunnel(tunnel, route)
@@ -178,11 +180,10 @@ async def _open_socket(connection: HttpProtocol, address: Address, place: str) -
 
 async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
     """Ask the proxy for a tunnel to the server."""
-    name = f"the proxy for {route.origin}"
-    response = await tunnel.exchange(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
+    response = await tunnel.exchange(route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
     assert response is not None, "a new connection is not stale"
     if response.status // 100 != 2:
-        error = NetworkError(f"{name} refused the connection with status {response.status}")
+        error = NetworkError(f"{tunnel.origin} refused the connection with status {response.status}")
         error.retryable = response.status >= 500
         raise error
 

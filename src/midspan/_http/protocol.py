@@ -54,9 +54,9 @@ def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> RequestTimeoutEr
 class HttpProtocol(asyncio.BufferedProtocol):
     """A connection to a server or proxy, and the response to the last request that was sent on it.
 
-    The connection is in the list `idle` while it can be used for another request. The connections of a pool share one
-    `read_buffer`, whose content is parsed before the next read; asyncio would otherwise allocate 256 KiB per read.
-    `on_lost` is called when the connection is closed.
+    Errors name the peer `origin`. The connection is in the list `idle` while it can be used for another request. The
+    connections of a pool share one `read_buffer`, whose content is parsed before the next read; asyncio would otherwise
+    allocate 256 KiB per read. `on_lost` is called when the connection is closed.
     """
 
     __slots__ = (
@@ -69,6 +69,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def __init__(
         self,
+        origin: str,
         idle: "list[HttpProtocol]",
         read_buffer: memoryview,
         max_body_bytes: int,
@@ -82,11 +83,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.is_pending = False
         """Whether a response is awaited or incomplete."""
         self.error: ProviderError | None = None
+        self.origin = origin
         self._idle = idle
         self._read_buffer = read_buffer
         self._max_body_bytes = max_body_bytes
         self._on_lost = on_lost
         self._parser: HttpResponseParser
+        self._head = b""
         self._chunks: list[bytes] = []
         self.on_body = self._chunks.append
         self._waiter: asyncio.Future[None] | None = None
@@ -99,19 +102,15 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     # Called by the pool
 
-    async def exchange(
-        self, origin: str, request: bytes, timeouts: Timeouts, started: float, *, whole: bool
-    ) -> HttpResponse | None:
+    async def exchange(self, request: bytes, timeouts: Timeouts, started: float, *, whole: bool) -> HttpResponse | None:
         """Send a request and return the response to it, with its body and ready for the next request if `whole`.
 
         None means that an idle connection was stale: the server closed it before the first byte of the response, or has
         sent something since the last response, such as an unsolicited 408 response.
         """
-        self.origin = origin
         self._timeouts = timeouts
         self._status = 0
         """0 until the head of the response is complete."""
-        self._head = b""
         self._decoder: Decoder | None = None
         self.is_pending = True
         self._buffered = 0

@@ -114,24 +114,23 @@ class Run:
         """Request the next turn. If the time of the run is over first, `self.response` is not changed."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
-        if self.listener is not None:
-            await self.listener.emit(start)
-        listener, limits = self.listener, self.limits
+        listener = self.listener
+        if listener is not None:
+            await listener.emit(start)
         response: ModelResponse | None
         if listener is not None and listener.deltas:
-            turn = TurnStream(self, listener, request)
-            response = await turn.read(can_retry=not self.state.retries_exhausted)
+            response = await TurnStream(self, listener, request).read()
         else:
             try:
                 waiting: Awaitable[ModelResponse] = self.prepared.provider.generate(request)
-                if limits.deadline is not None:
-                    waiting = with_timeout(waiting, limits.seconds_left)
+                if self.limits.deadline is not None:
+                    waiting = with_timeout(waiting, self.limits.seconds_left)
                 response = await waiting
                 is_complete = type(response) is ModelResponse and response.finish_reason is END
                 if not is_complete or type(response.message) is not Message:
                     response = checked_response(response, request)
             except BaseException as error:  # noqa: BLE001 - providers are user code
-                response = after_error(error, limits, has_started=False, can_retry=not self.state.retries_exhausted)
+                response = after_error(error, self, has_started=False)
         if response is None:
             return
         self.response = response

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from midspan._loop.policies import Calls, LimitTracker, Refusal
+from midspan._loop.policies import Calls, Refusal
 from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
@@ -63,7 +63,7 @@ class TurnStream:
         self._calls: dict[int, tuple[int, str | None, str | None]] = {}
         """By part index: the position of a call in the turn; its id and name, None once a delta has carried them."""
 
-    async def read(self, *, can_retry: bool) -> ModelResponse | None:
+    async def read(self) -> ModelResponse | None:
         """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
         limits, provider, response = self._run.limits, self._run.prepared.provider, None
         try:
@@ -78,7 +78,7 @@ class TurnStream:
         except StopAsyncIteration:
             response = NO_RESPONSE if limits.out_of_time() is None else None
         except BaseException as error:  # noqa: BLE001 - providers are user code
-            response = after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
+            response = after_error(error, self._run, has_started=self._has_started)
         await self._listener.wait_for_reader()
         return self._response or response
 
@@ -119,10 +119,9 @@ def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
     return replace(response, message=message.with_parts((*message.parts, *calls)), finish_reason=FinishReason.END)
 
 
-def after_error(
-    error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
-) -> ModelResponse | None:
+def after_error(error: BaseException, run: "Run", *, has_started: bool) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
+    limits = run.limits
     # A CancelledError that the provider raised itself: the task of the run was not cancelled.
     is_from_provider = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
     if not isinstance(error, Exception) and not is_from_provider:
@@ -131,7 +130,7 @@ def after_error(
     if isinstance(error, Expired) or (is_retryable and limits.out_of_time() is not None):
         limits.note_expiry(error)
         return None
-    if isinstance(error, ProviderError) and error.retryable and can_retry:
+    if isinstance(error, ProviderError) and error.retryable and not run.state.retries_exhausted:
         if (partial := error.partial_response) is not None:
             # Requests that were completed before the error count, with their tokens.
             return replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)

@@ -155,22 +155,22 @@ class RunState(Struct, frozen=True, gc=False):
         )
 
     def after_call(self, event: ToolEnd) -> "RunState":
-        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
+        result = event.result
+        run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
         is_refused = run.is_refused
-        limit = self.limit or (run.result.meta.get("limit") if is_refused else None)
+        limit = self.limit or (result.meta.get("limit") if is_refused else None)
         has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
-        runs = (*self.ended, run)
-        if len(runs) < len(self.calls):
-            return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
-        if len(runs) > 1:
+        runs: tuple[ToolRun, ...] = (run,)
+        results: tuple[ToolResult, ...] = (result,)
+        final = result if result.is_final else None
+        if len(self.calls) > 1:
+            runs = (*self.ended, run)
+            if len(runs) < len(self.calls):
+                return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
             runs = tuple(sorted(runs, key=lambda run: run.index))
+            results = tuple([run.result for run in runs])
             is_refused = all(run.is_refused for run in runs)
-        results = tuple([run.result for run in runs])
-        final = None
-        for result in results:
-            if result.is_final:
-                final = result
-                break
+            final = next((result for result in results if result.is_final), None)
         return replace(
             self,
             history=self.history.append(Message("user", results)),
