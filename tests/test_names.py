@@ -38,6 +38,11 @@ FACTS = {
     "statuses of Google's RPC": r"RESOURCE_EXHAUSTED.*429",
     "the variable that selects Vertex": r"GOOGLE_GENAI_USE_VERTEXAI",
     "unpaired surrogates": r"\\ud800",
+    "types of JSON values": r"^def has_type\(",
+    "roles of other APIs": r"\"function\": \"user\"",
+    "models of Gemini": r"gemini-3\.1-flash-lite ",
+    "finish reasons of Gemini": r"\"MAX_TOKENS\": ",
+    "names of functions for Gemini": r"^FUNCTION_NAME = ",
 }
 
 
