@@ -109,7 +109,7 @@ class AdaptedSchema(Struct, frozen=True):
     def _restore(self, value: Any, schemas: list[SchemaNode]) -> Any:
         if not isinstance(value, dict | list):
             return value
-        nodes = {id(node): node for schema in schemas for node in schema.all_alternatives}.values()
+        nodes = {id(node): node for schema in schemas for node in schema.with_alternatives}.values()
         if isinstance(value, list):
             return [self._restore(item, [node.item(index) for node in nodes]) for index, item in enumerate(value)]
         restored = {}

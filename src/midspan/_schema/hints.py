@@ -5,7 +5,6 @@ union is converted to the first member that accepts it, so `date | str` prefers 
 """
 
 import enum
-import inspect
 import types
 import typing
 from collections import Counter, abc
@@ -342,7 +341,7 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
 
 def _enum(cls: type[enum.Enum]) -> TypeSchema:
     """Return an Enum by its values. Values that are not text are explained by their names."""
-    description = parse_docstring(inspect.cleandoc(cls.__dict__.get("__doc__") or "")).description
+    description = parse_docstring(own_docstring(cls)).description
     if not all(isinstance(member.value, str) for member in cls):
         names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
         description = f"{description}\n\n{names}".strip()

@@ -33,7 +33,7 @@ class _Sampler:
     def _value(self, node: SchemaNode, depth: int) -> Any:
         """Return a value that the schema names, or a simple one of its type."""
         self._values_left -= 1
-        parts = node.conjuncts_without_null
+        parts = node.flattened_without_null
         keywords = {keyword: value for part in reversed(parts) for keyword, value in part.schema.items()}
         values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
         values += [keywords[keyword] for keyword in ("const", "default") if keyword in keywords]
