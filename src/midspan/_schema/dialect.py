@@ -95,12 +95,7 @@ class AdaptedSchema(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether it declares only an object without properties; Gemini wants such parameters to be left out."""
-        others = self.schema.keys() - {"type", "properties", "additionalProperties"}
-        return (
-            not others
-            and not self.schema.get("properties")
-            and self.schema.get("additionalProperties") in (None, False)
-        )
+        return not any(value for keyword, value in self.schema.items() if keyword != "type")
 
     def restore_names(self, value: Any) -> Any:
         """Return a value from the model with the property names of the original schema."""

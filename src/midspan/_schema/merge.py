@@ -61,11 +61,7 @@ class MergedSchema(Struct):
             self.prefix = self.prefix or node.prefix
             self.items = all_of(self.items, node.items)
         self.unions = [*self.unions, *(union for union in node.unions if len(union) > 1)]
-        for keyword in _BOUNDS & schema.keys():
-            limit = self.bounds.setdefault(keyword, schema[keyword])
-            if keyword not in ("pattern", "format"):
-                tighter = max if "min" in keyword.lower() else min
-                self.bounds[keyword] = tighter(limit, schema[keyword])
+        self.bounds = {keyword: schema[keyword] for keyword in schema if keyword in _BOUNDS} | self.bounds
         self.description = self.description or schema.get("description", "")
         self.default = schema.get("default") if self.default is None else self.default
         example = [schema["example"]] if "example" in schema else []  # as in OpenAPI
@@ -96,7 +92,7 @@ def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema | None
     ended = [target for key, target in targets.items() if base.ref_stack.count(key) > 2]
     skipped = {id(part) for target in ended for part in target.flattened}
     stack = (*base.ref_stack, *targets)
-    result = replace(base, properties=base.properties.copy(), bounds=base.bounds.copy(), ref_stack=stack)
+    result = replace(base, properties=base.properties.copy(), ref_stack=stack)
     for part in node.flattened:
         if id(part) not in skipped:
             if part.boolean is False:

@@ -29,8 +29,8 @@ SCHEMA_KEYWORDS = frozenset(
     ["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]
 ) | frozenset(["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"])
 """Keywords that hold one schema."""
-SCHEMA_LIST_KEYWORDS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
-SCHEMA_MAP_KEYWORDS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
+LIST_KEYWORDS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
+MAP_KEYWORDS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
 """Keywords that hold schemas by name."""
 _DEFINITIONS = frozenset(["$defs", "definitions"])
 _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
@@ -53,11 +53,9 @@ def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[st
     """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its pointer from here."""
     changed: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
+        if keyword in MAP_KEYWORDS and isinstance(value, dict):
             changed[keyword] = {name: change(item, format_pointer(keyword, name)) for name, item in value.items()}
-        elif isinstance(value, list) and (
-            keyword in SCHEMA_LIST_KEYWORDS or keyword == "items"
-        ):  # as up to draft 2019-09
+        elif isinstance(value, list) and (keyword in LIST_KEYWORDS or keyword == "items"):  # as up to draft 2019-09
             changed[keyword] = [change(item, format_pointer(keyword, index)) for index, item in enumerate(value)]
         elif keyword in SCHEMA_KEYWORDS:
             changed[keyword] = change(value, format_pointer(keyword))
