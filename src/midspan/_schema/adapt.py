@@ -61,7 +61,7 @@ class _Adapter:
         """The targets of references that are kept, by their names in `$defs`."""
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self._parameters(root) if arguments else self._inlined(root)
+        result = self._parameters(root) if arguments else self._emit(self._merged(root))
         definitions = {}
         while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
             for name, node in missing:
@@ -70,7 +70,7 @@ class _Adapter:
 
     def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, with the properties of all its alternatives."""
-        merged = self._merged(root, ()) or MergedSchema()
+        merged = self._merged(root)
         self._merge_variants(merged)
         merged.types, merged.enum = frozenset({"object"}), None
         return self._emit(merged)
@@ -79,7 +79,7 @@ class _Adapter:
         """Merge the unions of an object into one object that accepts what any of their variants accepts."""
         unions, merged.unions = merged.unions, []
         for union in unions:
-            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
+            variants = [self._merged(node, merged.ref_stack) for node in union if node.types]
             objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
             for variant in objects:
                 self._merge_variants(variant)
@@ -92,13 +92,9 @@ class _Adapter:
             return self._anything()
         if self._dialect.references and node.ref_target is not None and not node.schema.keys() - _ALLOWED_WITH_REF:
             return self._reference(node, node.ref_target)
-        return self._inlined(node, ref_stack, depth)
+        return self._emit(self._merged(node, ref_stack), depth)
 
-    def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
-        # A schema that no value fits is widened to any value.
-        return self._emit(self._merged(node, ref_stack) or MergedSchema(), depth)
-
-    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
+    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...] = ()) -> MergedSchema:
         self._nodes += len(node.flattened)
         base = MergedSchema(ref_stack=ref_stack)
         return base if self._nodes > _MAX_NODES else merge_flattened(node, base)
@@ -117,16 +113,12 @@ class _Adapter:
 
     # Unions
 
-    def _variants(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, MergedSchema]]:
-        variants = ((node, self._merged(node, ref_stack)) for node in union)
-        return [(node, variant) for node, variant in variants if variant is not None]
-
     def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
         """Return the variants of the first union that has more than `required`, each with all other constraints."""
         unions, merged.unions = merged.unions, []
         chosen: list[MergedSchema] = []
         for union in unions:
-            variants = self._variants(union, merged.ref_stack)
+            variants = [(node, self._merged(node, merged.ref_stack)) for node in union if node.types]
             if not variants or chosen or all(_only_requires(node) for node, _ in variants):
                 required = [" and ".join(variant.required) for _, variant in variants if variant.required]
                 if required:
@@ -135,7 +127,7 @@ class _Adapter:
             bare = replace(merged, description="", default=None, examples=[], notes=[])
             for node, variant in variants:
                 if bare.types is None or variant.types is None or bare.types & variant.types:
-                    chosen.append(merge_flattened(node, bare) or variant)
+                    chosen.append(merge_flattened(node, bare))
         return chosen
 
     # Output

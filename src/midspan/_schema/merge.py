@@ -83,8 +83,8 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [value for value in left if canonical_json(value) in others]
 
 
-def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema | None:
-    """Return the constraints of a schema and of all that it refers to, added to others; None if no value fits it.
+def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema:
+    """Return the constraints of a schema and of all that it refers to, added to others.
 
     A recursive reference is followed twice more, and then accepts any value.
     """
@@ -95,8 +95,6 @@ def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema | None
     result = replace(base, properties=base.properties.copy(), ref_stack=stack)
     for part in node.flattened:
         if id(part) not in skipped:
-            if part.boolean is False:
-                return None
             result.add(part)
     return result
 
