@@ -184,13 +184,13 @@ class SchemaValidator:
 
         return fill_if_valid
 
-    def validate(self, arguments: Any) -> ValidatedArguments:
+    def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Fill in defaults, coerce values that do not fit, and report the rest. `arguments` is not changed."""
         filled = self.fill_if_valid(arguments)
         return self.repair(arguments) if filled is None else ValidatedArguments(filled)
 
     def repair(self, arguments: Any) -> ValidatedArguments:
-        """Like `validate`, for arguments that `fill_if_valid` does not accept."""
+        """Like `validate`, for arguments that `fill_if_valid` does not accept, and for values other than objects."""
         measured = measure(arguments, self._cost.max_value_depth)
         if measured is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))

@@ -34,7 +34,7 @@ class OutputType:
             if problems := self._validator.problems(value):
                 raise argument_error(problems)
             return value
-        validated = self._validator.validate(value)
+        validated = self._validator.repair(value)
         if validated.problems:
             raise argument_error(validated.problems)
         return convert_arguments(validated.arguments, self._convert)
