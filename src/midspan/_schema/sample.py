@@ -61,9 +61,6 @@ class _Sampler:
 
 
 def _number(keywords: dict[str, Any]) -> Any:
-    """Return a number within the bounds, if there are any."""
-    if "minimum" in keywords:
-        return keywords["minimum"]
-    if "exclusiveMinimum" in keywords:
-        return keywords["exclusiveMinimum"] + 1
-    return min(1, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)
+    """Return a number within the bounds, or 1."""
+    least = keywords.get("minimum", keywords.get("exclusiveMinimum", 0) + 1)
+    return min(least, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)
