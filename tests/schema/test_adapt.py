@@ -648,7 +648,7 @@ def back(schema: Any) -> Any:
 
 def under_valid_names(value: Any, schemas: list[SchemaNode], valid: dict[str, str]) -> Any:
     """The value as a model would give it."""
-    nodes = [node for schema in schemas for node in schema.all_alternatives]
+    nodes = [node for schema in schemas for node in schema.with_alternatives]
     if isinstance(value, list):
         items = enumerate(value)
         return [under_valid_names(inner, [node.item(index) for node in nodes], valid) for index, inner in items]

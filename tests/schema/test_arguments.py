@@ -272,11 +272,18 @@ def test_a_default_is_not_filled_in_where_it_would_break_a_valid_call(rule: Sche
     assert check.validate({"a": 1}) == ValidatedArguments({"a": "1"}, ('a: 1 → "1"',))
 
 
-def test_values_are_not_coerced_to_additional_properties_where_a_pattern_may_match() -> None:
-    schema = {"patternProperties": {"^x": STRING}, "additionalProperties": INTEGER}
-    result = prepared({"x1": "5", "y": "6"}, schema)
-    assert result.arguments == {"a": {"x1": "5", "y": "6"}}
-    assert [problem.path for problem in result.problems] == ["a.y"]
+def test_properties_are_coerced_to_the_schema_of_the_only_pattern_that_matches_their_name() -> None:
+    patterns = {"^x": STRING, "^n": INTEGER, "n$": {"minimum": 0}}
+    schema = {"properties": {"n": STRING}, "patternProperties": patterns, "additionalProperties": INTEGER}
+    result = prepared({"x1": 5, "n1": "6", "y": "7", "n": 8, "nn": "9"}, schema)
+    assert result.arguments == {"a": {"x1": "5", "n1": 6, "y": 7, "n": "8", "nn": "9"}}
+    assert [problem.path for problem in result.problems] == ["a.n", "a.nn"]
+
+
+def test_names_are_matched_against_patterns_in_bounded_time() -> None:
+    schema = {"type": "object", "patternProperties": {"^(a|aa)+(?=$)(?!a)x": INTEGER}}
+    (problem,) = prepared({"a" * 5_000 + "!": "5"}, schema).problems
+    assert problem.message == "takes too long to match against its pattern"
 
 
 def test_defaults_and_coercion_reach_the_tuples_of_draft_7() -> None:
@@ -309,7 +316,7 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
         (
             {"abc": 1},
             {"propertyNames": {"maxLength": 1}},
-            'has a property whose name is not allowed: expected at most 1 characters, got "abc"',
+            'has a property whose name is not allowed: expected at most 1 character, got "abc"',
         ),
         (
             {"a\nb": 1},
@@ -608,6 +615,42 @@ def test_a_missing_property_is_described_by_its_schema(missing: Schema, expected
         assert find_problems({}, unknown) == [Problem(("a",), "is required but missing")]
 
 
+@pytest.mark.parametrize(
+    ("value", "schema", "expected"),
+    [
+        ([], {"minItems": 1}, "at least 1 item"),
+        ([], {"minItems": 2}, "at least 2 items"),
+        ("", {"minLength": 1}, "at least 1 character"),
+        ({}, {"minProperties": 1}, "at least 1 property"),
+        ({}, {"minProperties": 2}, "at least 2 properties"),
+        (0, {"minimum": 1}, "at least 1"),
+    ],
+)
+def test_limits_of_one_are_in_the_singular(value: Any, schema: Schema, expected: str) -> None:
+    assert [problem.message.partition(",")[0] for problem in find_problems(value, schema)] == [f"expected {expected}"]
+
+
+def test_large_wrong_arguments_are_reported_with_bounded_work() -> None:
+    schema = {"type": "object", "properties": {"n": INTEGERS}, "additionalProperties": INTEGER}
+    validator = SchemaValidator(schema)
+    for arguments in ({"n": ["x"] * 100_000}, dict.fromkeys(map(str, range(100_000)), "x")):
+        with bounded_work(200_000):
+            (problem,) = validator.validate(arguments).problems
+        assert 'expected integer, got "x"' in problem.message
+
+
+def test_of_many_wrong_values_the_first_are_coerced_and_the_others_left_as_they_are() -> None:
+    result = prepared(["5", *["x"] * 21, "6"], INTEGERS)
+    assert result.arguments == {"a": [5, *["x"] * 21, "6"]}
+    assert prepared(["5", *["x"] * 20, "6"], INTEGERS).arguments == {"a": [5, *["x"] * 20, 6]}
+
+
+def test_at_most_twenty_changes_are_listed() -> None:
+    changes = prepared(["5"] * 22, INTEGERS).changes
+    assert changes == (*(f'a[{index}]: "5" → 5' for index in range(20)), "and 2 more")
+    assert len(prepared(["5"] * 20, INTEGERS).changes) == 20
+
+
 def test_at_most_twenty_problems_and_twelve_choices_are_listed() -> None:
     found = [str(problem) for problem in find_problems(["x"] * 21, INTEGERS)]
     assert found == [f'[{index}]: expected integer, got string "x"' for index in range(20)] + ["and more"]
@@ -669,7 +712,7 @@ def test_a_value_that_takes_too_many_attempts_is_left_as_it_is(
 def test_if_the_list_of_problems_takes_too_much_work_only_the_first_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("midspan._schema.arguments._MAX_WORK", 3)
+    monkeypatch.setattr("midspan._schema.arguments._MAX_CHECKS", 3)
     assert len(find_problems(["x", "y"], INTEGERS)) == 2
     assert find_problems([1, "x", "y"], INTEGERS) == [Problem((1,), 'does not fit: expected integer, got "x"')]
     rows = {"properties": {"a": {"items": {"properties": {"b": {"minimum": 3}}}}}}

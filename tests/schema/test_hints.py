@@ -1059,8 +1059,8 @@ LIMITS = [
     (Annotated[int, types.SimpleNamespace(ge=1)], 0, "expected at least 1, got 0"),
     (Annotated[str, re.compile("^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
     (Annotated[str, msgspec.Meta(pattern="^a")], "b", 'expected text that matches the pattern "^a", got "b"'),
-    (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 items"),
-    (Annotated[pathlib.Path | None, msgspec.Meta(min_length=1)], "", "at least 1 characters"),
+    (Annotated[set[int] | None, msgspec.Meta(max_length=1)], [1, 2], "expected at most 1 item,"),
+    (Annotated[pathlib.Path | None, msgspec.Meta(min_length=1)], "", "at least 1 character,"),
 ]
 
 

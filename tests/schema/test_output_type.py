@@ -13,6 +13,11 @@ def test_an_answer_becomes_a_value_of_its_type() -> None:
     assert OutputType({"type": "integer"}).parse(5) == 5
 
 
+@pytest.mark.parametrize(("output", "answer", "value"), [(int, 5.0, 5), (int, "5", 5), (list[int], "[1]", [1])])
+def test_an_answer_is_coerced_like_an_argument(output: type, answer: object, value: object) -> None:
+    assert repr(OutputType(output).parse(answer)) == repr(value)
+
+
 @pytest.mark.parametrize("output", [list[int], {"type": "array", "items": {"type": "integer"}}])
 def test_a_wrong_answer_is_an_error_that_says_where(output: object) -> None:
     with pytest.raises(ArgumentError) as caught:

@@ -37,13 +37,13 @@ def test_a_value_is_measured_by_the_number_and_the_depth_of_its_parts(value: Any
 )
 def test_the_cost_of_a_schema_counts_all_that_look_at_the_same_value(schema: Any, cost: ValidationCost) -> None:
     assert SchemaTree(schema).validation_cost() == cost
-    assert cost.needs_measuring is (cost.total == math.inf)
+    assert cost.needs_measuring is (cost.expanded_size == math.inf)
 
 
 def test_the_cost_of_a_value_grows_with_its_depth_up_to_the_size_of_the_schema() -> None:
     assert ValidationCost(2).estimate(3, 2) == 12
     assert ValidationCost(2).estimate(1, 50) == 2**40
-    assert ValidationCost(2, total=7).estimate(3, 50) == 21
+    assert ValidationCost(2, expanded_size=7).estimate(3, 50) == 21
     assert [ValidationCost(nesting=nesting).max_value_depth for nesting in (1, 20, 400)] == [100, 50, 8]
 
 

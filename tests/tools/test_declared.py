@@ -58,6 +58,14 @@ def test_invalid_schema_of_a_declaration_is_an_error_that_names_the_tool() -> No
 
 
 @pytest.mark.requirement("S0-13")
+def test_null_is_accepted_for_a_parameter_that_openapi_declares_as_nullable() -> None:
+    properties = {"city": {"type": "string", "nullable": True}}
+    schema = {"type": "object", "properties": properties, "required": ["city"]}
+    weather = tool_from_schema("weather", "Weather.", schema, lambda arguments: arguments["city"])
+    assert asyncio.run(execute(weather, ToolCall("1", "weather", {"city": None}))).value is None
+    assert weather.parameters.validate({}).problems
+
+
 def test_list_of_parameters_becomes_an_object_schema() -> None:
     spec = spec_from_parameters(
         "book",

@@ -15,7 +15,7 @@ from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan._types.events import RunEvent
 from midspan._types.messages import History
 from midspan._types.specs import Limits, ModelSettings

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan.errors import ConfigError
 
 

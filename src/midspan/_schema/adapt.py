@@ -6,9 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import BOUNDS, MergedSchema, all_of, merge_conjuncts
+from midspan._schema.merge import BOUNDS, MergedSchema, all_of, merge_flattened
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.problems import CONSTRAINTS, quoted
+from midspan._schema.problems import describe_constraint, quoted
 from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
 from midspan._types.specs import ToolSpec
 
@@ -61,7 +61,7 @@ class _Adapter:
         """The targets of references that are kept, by their names in `$defs`."""
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self._parameters(root) if arguments else self._inlined(root)
+        result = self._parameters(root) if arguments else self._emit(self._merged(root))
         definitions = {}
         while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
             for name, node in missing:
@@ -70,7 +70,7 @@ class _Adapter:
 
     def _parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, with the properties of all its alternatives."""
-        merged = self._merged(root, ()) or MergedSchema()
+        merged = self._merged(root)
         self._merge_variants(merged)
         merged.types, merged.enum = frozenset({"object"}), None
         return self._emit(merged)
@@ -79,7 +79,7 @@ class _Adapter:
         """Merge the unions of an object into one object that accepts what any of their variants accepts."""
         unions, merged.unions = merged.unions, []
         for union in unions:
-            variants = [variant for _, variant in self._variants(union, merged.ref_stack)]
+            variants = [self._merged(node, merged.ref_stack) for node in union if node.types]
             objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
             for variant in objects:
                 self._merge_variants(variant)
@@ -90,18 +90,14 @@ class _Adapter:
     def schema(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
         if depth > _MAX_DEPTH:
             return self._anything()
-        if self._dialect.references and node.target is not None and not node.schema.keys() - _ALLOWED_WITH_REF:
-            return self._reference(node, node.target)
-        return self._inlined(node, ref_stack, depth)
+        if self._dialect.references and node.ref_target is not None and not node.schema.keys() - _ALLOWED_WITH_REF:
+            return self._reference(node, node.ref_target)
+        return self._emit(self._merged(node, ref_stack), depth)
 
-    def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...] = (), depth: int = 0) -> Schema:
-        # A schema that no value fits is widened to any value.
-        return self._emit(self._merged(node, ref_stack) or MergedSchema(), depth)
-
-    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema | None:
-        self._nodes += len(node.conjuncts)
+    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...] = ()) -> MergedSchema:
+        self._nodes += len(node.flattened)
         base = MergedSchema(ref_stack=ref_stack)
-        return base if self._nodes > _MAX_NODES else merge_conjuncts(node, base)
+        return base if self._nodes > _MAX_NODES else merge_flattened(node, base)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
         name = next((name for name, known in self._definitions.items() if known is target), None)
@@ -117,16 +113,12 @@ class _Adapter:
 
     # Unions
 
-    def _variants(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, MergedSchema]]:
-        variants = ((node, self._merged(node, ref_stack)) for node in union)
-        return [(node, variant) for node, variant in variants if variant is not None]
-
     def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
         """Return the variants of the first union that has more than `required`, each with all other constraints."""
         unions, merged.unions = merged.unions, []
         chosen: list[MergedSchema] = []
         for union in unions:
-            variants = self._variants(union, merged.ref_stack)
+            variants = [(node, self._merged(node, merged.ref_stack)) for node in union if node.types]
             if not variants or chosen or all(_only_requires(node) for node, _ in variants):
                 required = [" and ".join(variant.required) for _, variant in variants if variant.required]
                 if required:
@@ -135,7 +127,7 @@ class _Adapter:
             bare = replace(merged, description="", default=None, examples=[], notes=[])
             for node, variant in variants:
                 if bare.types is None or variant.types is None or bare.types & variant.types:
-                    chosen.append(merge_conjuncts(node, bare) or variant)
+                    chosen.append(merge_flattened(node, bare))
         return chosen
 
     # Output
@@ -176,7 +168,7 @@ class _Adapter:
         for name in ("object", "array", "string", "number"):
             schema |= self._typed(merged, name, depth)
         del schema["type"]
-        if merged.items.always is True and not merged.prefix:
+        if merged.items.boolean is True and not merged.prefix:
             schema.pop("items")
         return schema
 
@@ -193,7 +185,7 @@ class _Adapter:
             is_declared = keyword in self._dialect.keywords
             if keyword == "format" and formats is not None:
                 is_declared = limit in formats.get(name, ())
-            note = CONSTRAINTS[keyword].format(quoted(limit))
+            note = describe_constraint(keyword, limit)
             if is_declared:
                 schema[keyword] = limit
             elif note not in merged.notes:
@@ -208,7 +200,7 @@ class _Adapter:
         for name, node in declared.items():
             if self._nodes > _MAX_NODES and name not in merged.required:
                 merged.additional = ANYTHING
-            elif node.always is not False or name not in merged.properties:
+            elif node.boolean is not False or name not in merged.properties:
                 properties[self._names[name]] = self.schema(node, merged.ref_stack, depth + 1)
         required = [self._names[name] for name in merged.required if self._names[name] in properties]
         if self._dialect.all_required:
@@ -226,24 +218,24 @@ class _Adapter:
     def _additional(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
         additional = merged.additional
         if self._dialect.closed:
-            if additional.always is None or (additional.always is True and "properties" not in schema):
+            if additional.boolean is None or (additional.boolean is True and "properties" not in schema):
                 self.is_strict = False
-            elif additional.always is True:
+            elif additional.boolean is True:
                 schema["additionalProperties"] = False
                 return
         if additional is ANYTHING:  # nothing is declared about other properties
             return
         if "additionalProperties" not in self._dialect.keywords:
-            if additional.always is None and additional.schema:
+            if additional.boolean is None and additional.schema:
                 merged.notes.append("other properties fit " + quoted(additional.raw))
-        elif additional.always is not None:
-            schema["additionalProperties"] = additional.always
+        elif additional.boolean is not None:
+            schema["additionalProperties"] = additional.boolean
         else:
             schema["additionalProperties"] = self.schema(additional, merged.ref_stack, depth + 1) or True
 
     def _array(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
         size = len(merged.prefix)
-        limit = min(merged.bounds.get("maxItems", math.inf), size if merged.items.always is False else math.inf)
+        limit = min(merged.bounds.get("maxItems", math.inf), size if merged.items.boolean is False else math.inf)
         is_closed = limit <= size
         if is_closed:
             merged.bounds = {**merged.bounds, "maxItems": limit}
@@ -252,7 +244,7 @@ class _Adapter:
             schema["prefixItems"] = [self.schema(item, merged.ref_stack, depth + 1) for item in merged.prefix]
         elif merged.prefix:
             rest = SchemaNode.combine("anyOf", merged.prefix if is_closed else [*merged.prefix, rest])
-        schema["items"] = self._anything() if rest.always is True else self.schema(rest, merged.ref_stack, depth + 1)
+        schema["items"] = self._anything() if rest.boolean is True else self.schema(rest, merged.ref_stack, depth + 1)
 
     def _annotate(self, schema: Schema, merged: MergedSchema) -> Schema:
         """Add the description, with everything that could not be declared otherwise."""
@@ -317,21 +309,21 @@ def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
     """Add the properties of all variants to an object."""
     for name in dict.fromkeys(name for variant in variants for name in variant.properties):
         alternatives = [variant.properties.get(name, variant.additional) for variant in variants]
-        possible = [prop for prop in alternatives if prop.always is not False]
-        possible.sort(key=lambda prop: prop.always is True)
+        possible = [prop for prop in alternatives if prop.boolean is not False]
+        possible.sort(key=lambda prop: prop.boolean is True)
         if possible:
             combined = SchemaNode.combine("anyOf", possible)
             merged.properties[name] = all_of(merged.properties.get(name, ANYTHING), combined)
     shared = [name for name in variants[0].required if all(name in variant.required for variant in variants)]
     merged.required = list(dict.fromkeys([*merged.required, *shared]))
-    if all(variant.additional.always is False for variant in variants):
+    if all(variant.additional.boolean is False for variant in variants):
         merged.additional = variants[0].additional
     merged.description = merged.description or "; or ".join(filter(None, (part.description for part in variants)))
 
 
 def _only_requires(node: SchemaNode) -> bool:
     """Return whether a schema only says which properties an object must have."""
-    keywords = {keyword for part in node.conjuncts for keyword in part.schema}
+    keywords = {keyword for part in node.flattened for keyword in part.schema}
     return keywords <= {"type", "required", "title", "description"} and "object" in node.types
 
 

@@ -7,16 +7,17 @@ value in an array or encoding it as a string.
 import operator
 import re
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from midspan._schema.problems import Problem, Steps, describe, format_errors, format_path, quoted
+from midspan._schema.problems import MAX_PROBLEMS, Problem, Steps, describe, format_errors, quoted
 from midspan._schema.tree import (
-    MAX_SEARCHED_CHARS,
+    ANYTHING,
+    MAX_QUADRATIC_CHARS,
     TYPES,
     SchemaNode,
     SchemaTree,
@@ -30,29 +31,27 @@ from midspan._schema.tree import (
 from midspan.errors import SchemaError
 
 _MAX_BACKTRACKS = 100_000
-_MAX_WORK = 50_000
-"""Above this, listing all errors takes the validator seconds, so only the first one is reported."""
+_MAX_CHECKS = 10_000
+"""Above this, listing all errors takes too long (the validator cannot stop early), so only the first is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
 """Unions in unions multiply; a value that takes more attempts, plus four for each of its parts, is left as it is."""
-_WRAPPING_TYPES = frozenset(("array", "string"))
-"""If nothing else fits, a single value may be wrapped in an array, and an object or array written as JSON text.
-
-If this is empty, numbers are not written as text either.
-"""
+_WRAPPERS = frozenset(("array", "string"))
+"""The types that a value of another type may be wrapped in: `"a"` becomes `["a"]`, 5 becomes "5"."""
 _MAX_EXACT = 2**53
 """Below this, a float represents every integer exactly."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
-_CHANGEABLE = frozenset((dict, list, float))
+_CHANGEABLE_TYPES = frozenset((dict, list, float))
 """Types of values that may have to be changed although they are valid."""
 _DEFAULT_DEPTH = 25
 """What a default counts towards the depth, so that a default that contains itself ends after a few levels."""
+_DROPPED: Any = object()
 
 
 class ValidatedArguments(Struct, frozen=True):
     """Arguments as the tool gets them, what had to be changed in them, and what is still wrong."""
 
-    arguments: dict[str, Any]
+    arguments: Any
     changes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -74,26 +73,24 @@ class SchemaValidator:
     ) -> None:
         import jsonschema_rs  # slow to import
 
-        self.schema = schema
         # Patterns without lookaround and back-references are matched in linear time by this engine, too.
         engine = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
-        self._options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve, "pattern_options": engine}
-        self._subschemas: Any = None
+        options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve, "pattern_options": engine}
+        compile_schema: Callable[[Any], Any] = partial(jsonschema_rs.validator_for, **options)
+        self._compile_subschemas: Callable[[Any], Any] = partial(jsonschema_rs.validator_map_for, **options)
+        self._matcher = cache(lambda pattern: compile_schema({"pattern": pattern}).is_valid)
         try:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
-            self.tree = SchemaTree(schema)
-            self.root = self.tree.root
-            self.cost = self.tree.validation_cost()
-            self.validator = jsonschema_rs.validator_for(schema, **self._options)
-            patterns = (node.schema.get("pattern") for node in self.tree.nodes)
+            self._tree = SchemaTree(schema)
+            self._cost = self._tree.validation_cost()
+            self._validator = compile_schema(schema)
+            patterns = (node.schema.get("pattern") for node in self._tree.nodes)
             if any(map(takes_quadratic_time, patterns)):
-                if re.search("draft-0[46]", str(self.root.schema.get("$schema"))):  # they have no `if`
+                if re.search("draft-0[46]", str(self._tree.root.schema.get("$schema"))):  # they have no `if`
                     raise ValueError("a pattern takes quadratic time; begin it with ^")
-                self.schema = _limit_searches(self.root.schema)
-                self.tree = SchemaTree(self.schema)
-                self.root = self.tree.root
-                self.validator = jsonschema_rs.validator_for(self.schema, **self._options)
+                self._tree = SchemaTree(_limit_pattern_lengths(self._tree.root.schema))
+                self._validator = compile_schema(self._tree.root.schema)
         except ValueError as error:
             raise SchemaError(f"invalid {label} schema{_error_details(error)}") from error
         except RecursionError as error:
@@ -101,49 +98,59 @@ class SchemaValidator:
 
     def problems(self, value: Any) -> tuple[Problem, ...]:
         """Return what is wrong with a value as it is: nothing filled in, nothing coerced."""
-        measured = measure(value, self.cost.max_value_depth)
+        measured = measure(value, self._cost.max_value_depth)
         if measured is None:
-            return (Problem((), f"is nested more than {self.cost.max_value_depth} levels deep, or too large"),)
+            return (Problem((), f"is nested more than {self._cost.max_value_depth} levels deep, or too large"),)
         try:
-            if self.validator.is_valid(value):
+            if self._validator.is_valid(value):
                 return ()
-            if self.cost.estimate(*measured) <= _MAX_WORK:
-                return tuple(format_errors(self.validator.iter_errors(value), self.tree))
+            if self._cost.estimate(*measured) <= _MAX_CHECKS:
+                return tuple(format_errors(self._validator.iter_errors(value), self._tree))
             return (self._first_problem(value),)
         except ValueError as error:
             return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
 
     def _first_problem(self, value: Any) -> Problem:
         """Return the innermost part that does not fit. The search ends at a union, because any variant may be meant."""
-        node = self.root
+        node = self._tree.root
         steps: Steps = ()
         while True:
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-            parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
-            wrong = next((part for part in parts if not self.fits(value[part[0]], part[1])), None)
+            children = ((key, self.child(schema, key)) for key in keys for schema in node.flattened)
+            wrong = next(((key, child) for key, child in children if not self.fits(value[key], child)), None)
             if wrong is None:
                 expected = describe(node) or "another value"
                 return Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
-            steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
+            key, node = wrong
+            steps, value = (*steps, key), value[key]
 
     def fits(self, value: Any, node: SchemaNode) -> bool:
         """Return whether the value fits one schema inside this one."""
-        if node.always is not None:
-            return node.always
-        import jsonschema_rs
-
-        if self._subschemas is None:
-            self._subschemas = jsonschema_rs.validator_map_for(self.schema, **self._options)
-        validator = self._subschemas.get(f"#{node.pointer}")
+        if node.boolean is not None:
+            return node.boolean
+        validator = self._subvalidators.get(f"#{node.pointer}")
         try:
             return validator is not None and bool(validator.is_valid(value))
         except ValueError:  # something in it that is not JSON
             return False
 
+    def child(self, node: SchemaNode, key: str | int) -> SchemaNode:
+        """Return the schema of an item or a property; if several patterns match its name, one that any value fits."""
+        if isinstance(key, int):
+            return node.item(key)
+        if key in node.properties or not node.pattern_properties:
+            return node.properties.get(key, node.additional)
+        matching = [schema for pattern, schema in node.pattern_properties.items() if self._matcher(pattern)(key)]
+        return ANYTHING if len(matching) > 1 else (*matching, node.additional)[0]
+
+    @cached_property
+    def _subvalidators(self) -> Any:
+        return self._compile_subschemas(self._tree.root.raw)
+
     @cached_property
     def accepts(self) -> Callable[[Any], bool]:
         """Returns whether a JSON value is valid as it is."""
-        return (lambda value: not self.problems(value)) if self.cost.needs_measuring else self.validator.is_valid
+        return (lambda value: not self.problems(value)) if self._cost.needs_measuring else self._validator.is_valid
 
     @cached_property
     def fill_if_valid(self) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
@@ -151,21 +158,21 @@ class SchemaValidator:
 
         Most calls need no more than this.
         """
-        is_valid = self.validator.is_valid
-        schemas, coercer = self.root.conjuncts, _Coercer(self)
-        missing = (coercer.missing({}, schema) for schema in reversed(schemas))
+        is_valid = self._validator.is_valid
+        schemas, coercer = self._tree.root.flattened, _Coercer(self)
+        missing = (coercer.missing_defaults({}, schema) for schema in reversed(schemas))
         defaults = {name: default for inner in missing for name, default in inner.items()}
         containers = [name for name, default in defaults.items() if isinstance(default, dict | list)]
         properties = {prop: name for schema in schemas for name, prop in schema.properties.items()}
-        others = {node for schema in schemas for node, _ in schema.dependencies}.difference(schemas, properties)
-        if self.cost.needs_measuring or any(node.may_change for node in others):
+        others = {node for schema in schemas for node, _ in schema.used_nodes}.difference(schemas, properties)
+        if self._cost.needs_measuring or any(node.changes_valid_values for node in others):
             return lambda _arguments: None
-        changeable = [name for prop, name in properties.items() if prop.may_change]
+        changeable = [name for prop, name in properties.items() if prop.changes_valid_values]
 
         def fill_if_valid(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
                 for name in changeable:
-                    if not _is_plain(arguments.get(name)):
+                    if not _stays_if_valid(arguments.get(name)):
                         return None
                 filled = defaults | arguments if defaults else arguments
                 for name in containers:
@@ -182,28 +189,28 @@ class SchemaValidator:
         filled = self.fill_if_valid(arguments)
         return self.repair(arguments) if filled is None else ValidatedArguments(filled)
 
-    def repair(self, arguments: dict[str, Any]) -> ValidatedArguments:
-        """Like `validate`, for arguments that `fill_if_valid` does not accept."""
-        measured = measure(arguments, self.cost.max_value_depth)
+    def repair(self, arguments: Any) -> ValidatedArguments:
+        """Like `validate`, for arguments that `fill_if_valid` does not accept, and for values other than objects."""
+        measured = measure(arguments, self._cost.max_value_depth)
         if measured is None:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         attempts: list[ValidatedArguments] = []
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
         for defaults in (True, False):
             coercer = _Coercer(self, defaults, attempts_left=[_MAX_ATTEMPTS + 4 * measured[0]])
-            changed = coercer.coerce(arguments, self.root)
-            attempts.append(ValidatedArguments(changed, tuple(coercer.changes), self.problems(changed)))
+            coerced = coercer.coerce(arguments, self._tree.root)
+            attempts.append(ValidatedArguments(coerced, coercer.format_changes(), self.problems(coerced)))
             if not attempts[-1].problems:
                 break
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
 
 
-def _limit_searches(schema: dict[str, Any]) -> dict[str, Any]:
+def _limit_pattern_lengths(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
-    limited = change_subschemas(schema, _limit_searches)
+    limited = change_subschemas(schema, _limit_pattern_lengths)
     if not takes_quadratic_time(schema.get("pattern")):
         return limited
-    limit = {"maxLength": MAX_SEARCHED_CHARS}
+    limit = {"maxLength": MAX_QUADRATIC_CHARS}
     search = {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
     return {**limited, "allOf": [*limited.get("allOf", ()), search]}
 
@@ -220,20 +227,22 @@ def _error_details(error: ValueError) -> str:
     return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a valid value stays as it is, whatever its schema."""
-    return type(value) not in _CHANGEABLE or (type(value) is list and _CHANGEABLE.isdisjoint(map(type, value)))
+def _stays_if_valid(value: Any) -> bool:
+    """Return whether the value needs no change if it is valid, whatever its schema."""
+    is_flat = type(value) is list and _CHANGEABLE_TYPES.isdisjoint(map(type, value))
+    return is_flat or type(value) not in _CHANGEABLE_TYPES
 
 
 class _Coercer(Struct):
-    """One attempt to make a value fit its schema. `changes` describes what it changed in the copy that it returns."""
+    """One attempt to make a value fit its schema. The value itself stays as it is; changed parts are copies."""
 
     validator: SchemaValidator
     defaults: bool = True
-    wrapping_types: frozenset[str] = _WRAPPING_TYPES
+    wrappers: frozenset[str] = _WRAPPERS
     attempts_left: list[int] = field(default_factory=lambda: [_MAX_ATTEMPTS])
     """One number, shared by all attempts on parts of the value."""
-    changes: list[str] = field(default_factory=list)
+    changes: list[tuple[Steps, Any, Any]] = field(default_factory=list)
+    """Where something was changed, what it was, and what it is now."""
 
     def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
         """Return the value with its defaults, changed where the schema allows a single reading.
@@ -242,42 +251,59 @@ class _Coercer(Struct):
         """
         if depth > _MAX_DEPTH or self.attempts_left[0] < 0:
             return value
-        if (_is_plain(value) or not node.may_change) and self.validator.fits(value, node):
+        if (_stays_if_valid(value) or not node.changes_valid_values) and self.validator.fits(value, node):
             return value
         self.attempts_left[0] -= 1
-        for part in node.conjuncts:
-            for union in part.unions:
-                value = self._as_variant(value, union, steps, depth)
-            new = self._retype(value, part, steps, depth)
-            if new is not value:
-                self._note(steps, f"{quoted(value)} → {quoted(new)}")
-            value = self._change_parts(new, part, steps, depth)
+        for schema in node.flattened:
+            for union in schema.unions:
+                value = self._coerce_to_variant(value, union, steps, depth)
+            converted = self._convert(value, schema, steps, depth)
+            if converted is not value:
+                self.changes.append((steps, value, converted))
+            value = self._coerce_parts(converted, schema, steps, depth)
         return value
 
-    def _change_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
-        """Return a container with its parts changed.
+    def format_changes(self) -> tuple[str, ...]:
+        """Return the changes as text: the first twenty, and how many more there are."""
+        formatted = []
+        for steps, before, after in self.changes[:MAX_PROBLEMS]:
+            text = "dropped, it may be left out" if after is _DROPPED else f"→ {quoted(after)}"
+            formatted.append(str(Problem(steps, f"{quoted(before)} {text}")))
+        others = len(self.changes) - MAX_PROBLEMS
+        return (*formatted, f"and {others} more") if others > 0 else tuple(formatted)
+
+    def _coerce_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
+        """Return an array with its items coerced, or an object with its properties; any other value as it is.
 
         An object also gets its defaults, and loses the properties whose value means "not given".
         """
-        if isinstance(value, list):
-            items = [
-                self.coerce(item, node.item(index), (*steps, index), depth + 1) for index, item in enumerate(value)
-            ]
-            return value if all(map(operator.is_, items, value)) else items
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | list):
             return value
-        result = {}
-        for name, item in value.items():
-            result[name] = self.coerce(item, node.part(name), (*steps, name), depth + 1)
-            is_optional = name in node.properties and name not in node.schema.get("required", ())
-            if is_optional and self._means_absent(result[name], node.properties[name]):
-                self._note((*steps, name), f"{quoted(result.pop(name))} dropped, it may be left out")
-        if self.defaults:
-            result |= self.missing(result, node, steps, depth)
-        is_same = result.keys() == value.keys() and all(map(operator.is_, result.values(), value.values()))
-        return value if is_same else result
+        parts: dict[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))
+        optional = node.properties.keys() - set(node.schema.get("required", ()))
+        result: dict[Any, Any] = {}
+        wrong = 0
+        for key, part in parts.items():
+            if wrong > MAX_PROBLEMS:  # more than are reported, so the rest stays as it is
+                result[key] = part
+                continue
+            schema = self.validator.child(node, key)
+            coerced = self.coerce(part, schema, (*steps, key), depth + 1)
+            is_wrong = not self.validator.fits(coerced, schema)
+            if is_wrong and key in optional and _means_absent(coerced, schema):
+                self.changes.append(((*steps, key), coerced, _DROPPED))
+                continue
+            result[key] = coerced
+            wrong += is_wrong
+        if self.defaults and isinstance(value, dict):
+            result |= self.missing_defaults(result, node, steps, depth)
+        if result.keys() == parts.keys() and all(map(operator.is_, result.values(), parts.values())):
+            return value
+        return result if isinstance(value, dict) else list(result.values())
 
-    def missing(self, value: dict[str, Any], node: SchemaNode, steps: Steps = (), depth: int = 0) -> dict[str, Any]:
+    def missing_defaults(
+        self, value: dict[str, Any], node: SchemaNode, steps: Steps = (), depth: int = 0
+    ) -> dict[str, Any]:
         """Return the defaults of absent properties, except those (often null) that do not fit their own schema."""
         missing = {}
         for name, prop in node.properties.items():
@@ -287,22 +313,22 @@ class _Coercer(Struct):
                 missing[name] = filled if self.validator.fits(filled, prop) else default
         return missing
 
-    def _as_variant(self, value: Any, union: list[SchemaNode], steps: Steps, depth: int) -> Any:
-        """Return the value changed to fit a variant; the value itself if variants would change it differently."""
+    def _coerce_to_variant(self, value: Any, union: list[SchemaNode], steps: Steps, depth: int) -> Any:
+        """Return the value coerced to a variant; the value itself if it could become different values."""
         fitting = next((variant for variant in union if self.validator.fits(value, variant)), None)
         if fitting is not None:
             return self.coerce(value, fitting, steps, depth + 1)
         variants = [variant for variant in union if self._fits_discriminator(value, variant)]
-        for wrapping_types in dict.fromkeys((frozenset[str](), self.wrapping_types)):
+        for wrappers in dict.fromkeys((frozenset[str](), self.wrappers)):
             candidates = []
             for variant in variants:
-                attempt = replace(self, wrapping_types=wrapping_types, changes=[])
+                attempt = replace(self, wrappers=wrappers, changes=[])
                 candidate = attempt.coerce(value, variant, steps, depth + 1)
                 if self.validator.fits(candidate, variant):
                     candidates.append((candidate, attempt.changes))
             candidates.sort(key=lambda item: isinstance(item[0], list))  # x is preferred to [x]
             if candidates:
-                if self.attempts_left[0] < 0 or not _agree([candidate for candidate, _ in candidates]):
+                if self.attempts_left[0] < 0 or not _are_equal([candidate for candidate, _ in candidates]):
                     return value
                 self.changes += candidates[0][1]
                 return candidates[0][0]
@@ -311,26 +337,20 @@ class _Coercer(Struct):
 
     def _fits_discriminator(self, value: Any, variant: SchemaNode) -> bool:
         """Return whether the properties with `enum` or `const`, such as a tag, can be coerced to fit: a cheap check."""
-        parts = variant.conjuncts if isinstance(value, dict) else ()
-        props = [item for part in parts for item in part.properties.items() if item[0] in value]
+        schemas = variant.flattened if isinstance(value, dict) else ()
+        properties = [item for schema in schemas for item in schema.properties.items() if item[0] in value]
         attempt = replace(self, changes=[])
         return all(
-            self._means_absent(value[name], prop) or self.validator.fits(attempt.coerce(value[name], prop), prop)
-            for name, prop in props
-            if prop.options is not None
+            self.validator.fits(attempt.coerce(value[name], prop), prop) or _means_absent(value[name], prop)
+            for name, prop in properties
+            if prop.enum_values is not None
         )
 
-    def _means_absent(self, value: Any, node: SchemaNode) -> bool:
-        """Return whether this is null, or the default, and does not fit the schema: both mean "not given"."""
-        default = node.schema.get("default")
-        is_default = value == default and type(value) is type(default)  # False == 0 in Python, not in JSON
-        return (value is None or is_default) and not self.validator.fits(value, node)
-
-    def _retype(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
-        """Convert the value to a type that the schema expects, and find an option in another case."""
+    def _convert(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
+        """Convert the value to a type that the schema declares, and a text to the spelling that `enum` has."""
         if type(value) is float and node.is_integer and value.is_integer():
             return int(value)
-        options = node.options or []
+        options = node.enum_values or []
         declared = node.schema.get("type") or [type_of(option) for option in options]
         types = [declared] if isinstance(declared, str) else declared
         if types and not has_type(value, types):
@@ -343,27 +363,28 @@ class _Coercer(Struct):
         return same[0] if len(same) == 1 else value
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
-        """Return a number as text, a single value in an array, or a document as JSON text, if one of these fits."""
-        if "string" in types and isinstance(value, int | float) and self.wrapping_types:
-            texts = [str(value).lower() if isinstance(value, bool) else str(value)]
-        else:
-            texts = []
-        wrapping_types = self.wrapping_types.intersection(types)
+        """Return a number as text, an object or array as JSON text, or a value as the only item of an array."""
+        candidates: list[Any] = []
+        if "string" in types and isinstance(value, int | float) and self.wrappers:
+            # It need not fit yet: `_convert` then looks for it in another case.
+            candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
         wrapped: list[Any] = []
-        if "string" in wrapping_types and _is_document(value):
+        if "string" in self.wrappers.intersection(types) and _may_be_json_text(value):
             wrapped.append(msgspec.json.encode(value).decode())
-        if "array" in wrapping_types and _is_single(value, steps):
-            attempt = replace(self, wrapping_types=frozenset({"array"}), changes=[])
+        if "array" in self.wrappers.intersection(types) and _may_be_only_item(value, steps):
+            attempt = replace(self, wrappers=frozenset({"array"}), changes=[])
             wrapped.append(attempt.coerce([value], node, steps, depth + 1))
-        # A string need not fit yet: `_retype` then looks for the option in another case.
-        candidates = [*texts, *(candidate for candidate in wrapped if self.validator.fits(candidate, node))]
-        return candidates[0] if candidates and _agree(candidates) else value
-
-    def _note(self, steps: Steps, change: str) -> None:
-        self.changes.append(f"{format_path(steps)}: {change}" if steps else change)
+        candidates += [candidate for candidate in wrapped if self.validator.fits(candidate, node)]
+        return candidates[0] if candidates and _are_equal(candidates) else value
 
 
-def _is_single(value: Any, steps: Steps) -> bool:
+def _means_absent(value: Any, node: SchemaNode) -> bool:
+    """Return whether a value that does not fit is null or the default, which both mean "not given"."""
+    default = node.schema.get("default")
+    return value is None or (value == default and type(value) is type(default))  # False == 0 in Python, not in JSON
+
+
+def _may_be_only_item(value: Any, steps: Steps) -> bool:
     """Return whether the value may be meant as the only item of an array.
 
     Not inside an array: a row is not a table of one column. And not a text that begins like an array or an object and
@@ -374,14 +395,14 @@ def _is_single(value: Any, steps: Steps) -> bool:
     return not (isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and not isinstance(_parse(value), dict))
 
 
-def _is_document(value: Any) -> bool:
+def _may_be_json_text(value: Any) -> bool:
     """Return whether the value may be encoded as JSON text. An array of scalars may be meant as a list of strings."""
     if isinstance(value, list):
         return any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict) and bool(value)
 
 
-def _agree(candidates: list[Any]) -> bool:
+def _are_equal(candidates: list[Any]) -> bool:
     """Return whether all are equal to the first one, or arrays of only that."""
     return all(candidate in (candidates[0], [candidates[0]]) for candidate in candidates)
 

@@ -1,4 +1,4 @@
-"""Convert JSON values to Python values, and read the metadata of `Annotated`.
+"""Convert JSON values to Python values and settings, and read the metadata of `Annotated`.
 
 In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`, pydantic's `Field` and
 `annotated_types`. Pydantic checks what JSON Schema cannot express.
@@ -7,17 +7,18 @@ In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`
 import datetime
 import decimal
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.problems import MAX_PROBLEMS, Problem, quoted
+from midspan._schema.problems import MAX_PROBLEMS, Problem, nearest, quoted
 from midspan._schema.tree import Schema
-from midspan.errors import ArgumentError, SchemaError
+from midspan.errors import ArgumentError, ConfigError, SchemaError
 
+T = TypeVar("T", bound=Struct)
 Convert = Callable[[Any], Any]
 
 _MAX_EXPONENT = 6_144
@@ -69,6 +70,26 @@ class TypeSchema(Struct, frozen=True):
         if not description or "description" in self.schema:
             return self
         return replace(self, schema={**self.schema, "description": description})
+
+
+def settings_of(kind: type[T], values: Mapping[str, Any], source: str, others: Collection[str] = ()) -> T:
+    """Return `values` as a settings Struct. Raises ConfigError, naming `source`, if one is unknown or not valid.
+
+    `others` are the names of settings of `source` that are read elsewhere.
+    """
+    known = [*others, *kind.__struct_fields__]
+    for name in values:
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"did you mean {close}? " if close else ""
+            raise ConfigError(f"{source}: unknown setting {name!r}; {hint}known settings: {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(values), kind)
+    except msgspec.ValidationError as error:
+        from midspan._schema.arguments import SchemaValidator  # loaded with the first error
+
+        problems = SchemaValidator(msgspec.json.schema(kind)).problems(dict(values))
+        raise ConfigError(f"{source}: {'; '.join(map(str, problems)) or error}") from error
 
 
 def convert_arguments(value: Any, convert: Convert) -> Any:

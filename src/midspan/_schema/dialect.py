@@ -95,12 +95,7 @@ class AdaptedSchema(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether it declares only an object without properties; Gemini wants such parameters to be left out."""
-        others = self.schema.keys() - {"type", "properties", "additionalProperties"}
-        return (
-            not others
-            and not self.schema.get("properties")
-            and self.schema.get("additionalProperties") in (None, False)
-        )
+        return not any(value for keyword, value in self.schema.items() if keyword != "type")
 
     def restore_names(self, value: Any) -> Any:
         """Return a value from the model with the property names of the original schema."""
@@ -109,7 +104,7 @@ class AdaptedSchema(Struct, frozen=True):
     def _restore(self, value: Any, schemas: list[SchemaNode]) -> Any:
         if not isinstance(value, dict | list):
             return value
-        nodes = {id(node): node for schema in schemas for node in schema.all_alternatives}.values()
+        nodes = {id(node): node for schema in schemas for node in schema.with_alternatives}.values()
         if isinstance(value, list):
             return [self._restore(item, [node.item(index) for node in nodes]) for index, item in enumerate(value)]
         restored = {}

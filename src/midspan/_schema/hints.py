@@ -5,7 +5,6 @@ union is converted to the first member that accepts it, so `date | str` prefers 
 """
 
 import enum
-import inspect
 import types
 import typing
 from collections import Counter, abc
@@ -262,40 +261,32 @@ class SchemaBuilder:
         return TypeSchema(built.schema, convert).describe(parse_docstring(own_docstring(cls)).description)
 
     def _pydantic(self, hint: Any) -> TypeSchema:
-        known = self._find(hint)
-        if known is None:
-            # Other types may have the same names.
-            suffix = f"_{len(self._definitions)}" if self._definitions else ""
-            schema, convert = pydantic_type(hint, self.direction, suffix)
-            definitions = schema.pop("$defs", {})
-            self._definitions |= {name + suffix: definition for name, definition in definitions.items()}
-            if "$ref" not in schema and not hasattr(hint, "__metadata__"):
-                name = self._reserve(hint_name(hint))
-                self._definitions[name] = schema
-                schema = {"$ref": _DEFS + name}
-            known = TypeSchema(schema, convert)
-            self._known.append((hint, known))
-        return known
+        if (known := self._find(hint)) is not None:
+            return known
+        suffix = f"_{len(self._definitions)}" if self._definitions else ""  # other types may have the same names
+        schema, convert = pydantic_type(hint, self.direction, suffix)
+        definitions = schema.pop("$defs", {})
+        self._definitions |= {name + suffix: definition for name, definition in definitions.items()}
+        built = TypeSchema(schema, convert)
+        if "$ref" not in schema and not hasattr(hint, "__metadata__"):
+            return self._named(hint, hint_name(hint), lambda: built)
+        self._known.append((hint, built))
+        return built
 
     def _named(self, hint: Any, name: str, build: Callable[[], TypeSchema]) -> TypeSchema:
         """Return a type that may refer to itself while it is built."""
         known = self._find(hint)
         if known is None:
-            name = self._reserve(name)
+            unique, number = name, 2
+            while unique in self._definitions:
+                unique, number = f"{name}{number}", number + 1
+            self._definitions[unique] = {}  # the definition follows, because it may refer to itself
             complete: list[TypeSchema] = []
-            known = TypeSchema({"$ref": _DEFS + name}, lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            known = TypeSchema({"$ref": _DEFS + unique}, lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
             self._known.append((hint, known))
             complete.append(build())
-            self._definitions[name] = complete[0].schema
+            self._definitions[unique] = complete[0].schema
         return known
-
-    def _reserve(self, name: str) -> str:
-        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
-        unique, number = name, 2
-        while unique in self._definitions:
-            unique, number = f"{name}{number}", number + 1
-        self._definitions[unique] = {}
-        return unique
 
     def _find(self, hint: Any) -> TypeSchema | None:
         return next((built for known, built in self._known if known == hint), None)  # some hints are not hashable
@@ -342,7 +333,7 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
 
 def _enum(cls: type[enum.Enum]) -> TypeSchema:
     """Return an Enum by its values. Values that are not text are explained by their names."""
-    description = parse_docstring(inspect.cleandoc(cls.__dict__.get("__doc__") or "")).description
+    description = parse_docstring(own_docstring(cls)).description
     if not all(isinstance(member.value, str) for member in cls):
         names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
         description = f"{description}\n\n{names}".strip()

@@ -151,16 +151,25 @@ class LenientJsonParser:
         return body
 
     def _unescape(self, body: str, mark: str) -> str:
-        decode = _decode_python_escape if self._python else _decode_escape
         try:
             if not self._python and mark != '"' and _AMBIGUOUS_QUOTE.search(body):
                 raise ValueError("\\'")
-            text = _ESCAPE.sub(decode, body)
+            text = _ESCAPE.sub(self._decode_escape, body)
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(text) else text
         except (UnicodeDecodeError, OverflowError):
             raise InvalidJson("an escape in a string is an unpaired surrogate") from None
         except ValueError as error:
             raise InvalidJson(f"the escape {error} in a string can be read in two ways") from None
+
+    def _decode_escape(self, escape: re.Match[str]) -> str:
+        """Return what an escape means: in JSON an apostrophe needs none, in Python an unknown one stays as it is."""
+        code = escape[1]
+        known = _PYTHON_ESCAPES if self._python else _ESCAPES
+        if len(code) == 5 or (self._python and len(code) > 1):
+            return chr(int(code[1:], 16))
+        if code in known or (self._python and code not in "01234567N"):
+            return known.get(code, escape[0])
+        raise ValueError(escape[0])
 
     def _number(self) -> int | float:
         match = _NUMBER.match(self.text, self.at)
@@ -194,26 +203,6 @@ class LenientJsonParser:
     def _cut(self) -> InvalidJson:
         self.at = len(self.text)
         return InvalidJson(CUT)
-
-
-def _decode_escape(escape: re.Match[str]) -> str:
-    """Return what an escape means in JSON, where an apostrophe needs none."""
-    code = escape[1]
-    if len(code) == 5:
-        return chr(int(code[1:], 16))
-    if code in _ESCAPES:
-        return _ESCAPES[code]
-    raise ValueError(escape[0])
-
-
-def _decode_python_escape(escape: re.Match[str]) -> str:
-    """Return what an escape means in Python, where an unknown one stays as it is."""
-    code = escape[1]
-    if len(code) != 1:
-        return chr(int(code[1:], 16))
-    if code in "01234567N":
-        raise ValueError(escape[0])
-    return _PYTHON_ESCAPES.get(code, escape[0])
 
 
 def _string(closing: str) -> re.Pattern[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from midspan._schema.problems import CONSTRAINTS, quoted
+from midspan._schema.problems import CONSTRAINTS, describe_constraint
 from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
 from midspan._types.texts import canonical_json
 
@@ -47,7 +47,7 @@ class MergedSchema(Struct):
 
     def add(self, node: SchemaNode) -> None:
         """Add the constraints of one schema. Of two that cannot be combined, the first is kept."""
-        schema, options = node.schema, node.options
+        schema, options = node.schema, node.enum_values
         if "type" in schema:
             types = declared_types(schema)
             self.types = types if self.types is None else self.types & types or self.types
@@ -61,25 +61,21 @@ class MergedSchema(Struct):
             self.prefix = self.prefix or node.prefix
             self.items = all_of(self.items, node.items)
         self.unions = [*self.unions, *(union for union in node.unions if len(union) > 1)]
-        for keyword in _BOUNDS & schema.keys():
-            limit = self.bounds.setdefault(keyword, schema[keyword])
-            if keyword not in ("pattern", "format"):
-                tighter = max if "min" in keyword.lower() else min
-                self.bounds[keyword] = tighter(limit, schema[keyword])
+        self.bounds = {keyword: schema[keyword] for keyword in schema if keyword in _BOUNDS} | self.bounds
         self.description = self.description or schema.get("description", "")
         self.default = schema.get("default") if self.default is None else self.default
         example = [schema["example"]] if "example" in schema else []  # as in OpenAPI
         self.examples = self.examples or schema.get("examples") or example
         for keyword, limit in schema.items():
             if keyword in _NOTES and limit != _NO_CONSTRAINT.get(keyword):
-                self.notes = list(dict.fromkeys([*self.notes, CONSTRAINTS[keyword].format(quoted(limit))]))
+                self.notes = list(dict.fromkeys([*self.notes, describe_constraint(keyword, limit)]))
 
 
 def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
     """Return the conjunction of two schemas."""
-    if left.always is True or left is right or right.always is False:
+    if left.boolean is True or left is right or right.boolean is False:
         return right
-    return left if right.always is True or left.always is False else SchemaNode.combine("allOf", [left, right])
+    return left if right.boolean is True or left.boolean is False else SchemaNode.combine("allOf", [left, right])
 
 
 def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
@@ -87,20 +83,18 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
     return [value for value in left if canonical_json(value) in others]
 
 
-def merge_conjuncts(node: SchemaNode, base: MergedSchema) -> MergedSchema | None:
-    """Return the constraints of a schema and of all that it refers to, added to others; None if no value fits it.
+def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema:
+    """Return the constraints of a schema and of all that it refers to, added to others.
 
     A recursive reference is followed twice more, and then accepts any value.
     """
-    targets = {id(part.target): part.target for part in node.conjuncts if part.target is not None}
+    targets = {id(part.ref_target): part.ref_target for part in node.flattened if part.ref_target is not None}
     ended = [target for key, target in targets.items() if base.ref_stack.count(key) > 2]
-    skipped = {id(part) for target in ended for part in target.conjuncts}
+    skipped = {id(part) for target in ended for part in target.flattened}
     stack = (*base.ref_stack, *targets)
-    result = replace(base, properties=base.properties.copy(), bounds=base.bounds.copy(), ref_stack=stack)
-    for part in node.conjuncts:
+    result = replace(base, properties=base.properties.copy(), ref_stack=stack)
+    for part in node.flattened:
         if id(part) not in skipped:
-            if part.always is False:
-                return None
             result.add(part)
     return result
 
@@ -108,6 +102,6 @@ def merge_conjuncts(node: SchemaNode, base: MergedSchema) -> MergedSchema | None
 def _additional(node: SchemaNode) -> SchemaNode:
     """Return the schema of properties that are not named."""
     patterns = list(node.pattern_properties.values())
-    if not patterns or node.additional.always is True:
+    if not patterns or node.additional.boolean is True:
         return node.additional
-    return SchemaNode.combine("anyOf", patterns if node.additional.always is False else [*patterns, node.additional])
+    return SchemaNode.combine("anyOf", patterns if node.additional.boolean is False else [*patterns, node.additional])

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from midspan._schema.tree import LISTS, MAPS, Schema, SchemaTree, check_size, has_type, map_subschemas
+from midspan._schema.tree import LIST_KEYWORDS, MAP_KEYWORDS, Schema, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
@@ -60,7 +60,7 @@ def _modernize(schema: Schema) -> Schema:
         keyword: _corrected(keyword, value)
         for keyword, value in schema.items()
         if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
-        if value or keyword not in ("enum", "examples", *LISTS)
+        if value or keyword not in ("enum", "examples", *LIST_KEYWORDS)
     }
     if isinstance(node.get("items"), list):
         node["prefixItems"] = node.pop("items")
@@ -76,7 +76,7 @@ def _modernize(schema: Schema) -> Schema:
 
 def _corrected(keyword: str, value: Any) -> Any:
     """Return the value of a keyword in the form that JSON Schema has for it."""
-    if keyword in MAPS:
+    if keyword in MAP_KEYWORDS:
         return value or {}  # PHP encodes an empty object as []
     if type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
         return int(value)

@@ -8,10 +8,7 @@ import msgspec
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.conversion import argument_error, convert_arguments
 from midspan._schema.hints import SchemaBuilder, hint_name
-from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
-
-_VALUE = "value"
 
 
 class OutputType:
@@ -21,18 +18,15 @@ class OutputType:
         self._convert = None
         if isinstance(output, dict):
             self.schema = output
-            self._validator = SchemaValidator(output, label="output")
-            return
-        builder = SchemaBuilder("in")
-        try:
-            built = builder.build(output)
-        except (SchemaError, TypeError) as error:
-            raise SchemaError(f"output cannot be {hint_name(output)}: {error}") from error
-        self._convert = built.convert
-        self.schema = builder.resolve(built.schema)
-        # As the only property of an object, so that answers are coerced like arguments.
-        outer = {"type": "object", "properties": {_VALUE: built.schema}, "required": [_VALUE]}
-        self._validator = SchemaValidator(builder.resolve(outer), label="output")
+        else:
+            builder = SchemaBuilder("in")
+            try:
+                built = builder.build(output)
+            except (SchemaError, TypeError) as error:
+                raise SchemaError(f"output cannot be {hint_name(output)}: {error}") from error
+            self._convert = built.convert
+            self.schema = builder.resolve(built.schema)
+        self._validator = SchemaValidator(self.schema, label="output")
 
     def parse(self, value: Any) -> Any:
         """Return the value of the type for JSON data. Raises ArgumentError, with a message that a model can act on."""
@@ -40,10 +34,10 @@ class OutputType:
             if problems := self._validator.problems(value):
                 raise argument_error(problems)
             return value
-        validated = self._validator.validate({_VALUE: value})
+        validated = self._validator.repair(value)
         if validated.problems:
-            raise argument_error([Problem(problem.steps[1:], problem.message) for problem in validated.problems])
-        return convert_arguments(validated.arguments[_VALUE], self._convert)
+            raise argument_error(validated.problems)
+        return convert_arguments(validated.arguments, self._convert)
 
 
 def parse_json(text: str) -> Any:

@@ -109,8 +109,8 @@ def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         known = [str(name) for name in node.properties]
         choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
         for name in error.kind.unexpected:
-            nearest = _nearest(str(name), known)
-            hint = f"did you mean {_listed([nearest])}? " if nearest else ""
+            close = nearest(str(name), known)
+            hint = f"did you mean {_listed([close])}? " if close else ""
             yield Problem((*steps, name), f"is not a property of this object; {hint}{choices}")
     elif keyword in ("anyOf", "oneOf"):
         yield from _format_union(error, node, tree)
@@ -141,7 +141,7 @@ def _format_union(error: Any, node: SchemaNode, tree: SchemaTree) -> Iterator[Pr
 def describe(node: SchemaNode, depth: int = 0) -> str:
     """Return what a schema expects in a word or two; an empty text if it expects nothing in particular."""
     for _ in range(8):
-        node = node.target or node
+        node = node.ref_target or node
     if depth > 2:
         return ""
     if "const" in node.schema:
@@ -178,17 +178,24 @@ def _wrong_value(error: Any, limit: Any) -> str:
         got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
         return f"expected {' or '.join(error.kind.types)}, got {got}"
     if keyword == "enum":
-        nearest = _nearest(str(value), list(map(str, limit)), 0.5)
-        hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == nearest), "")
+        close = nearest(str(value), list(map(str, limit)), 0.5)
+        hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == close), "")
         return f"must be one of {_listed([*map(quoted, limit)])}, got {quoted(value)}{hint}"
     if type(error.kind).__name__ == "BacktrackLimitExceeded":
         return "takes too long to match against its pattern"
-    expected = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
-    return f"expected {expected.format(quoted(limit))}, got {quoted(value)}"
+    return f"expected {describe_constraint(keyword, limit)}, got {quoted(value)}"
 
 
-def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
-    """Return the option most like the word. Long words and long lists are not searched, to bound the time."""
+def describe_constraint(keyword: str, limit: Any) -> str:
+    """Return what a keyword asks for: `at least 1 item`."""
+    template = CONSTRAINTS.get(keyword, f"a value that fits {quoted(keyword)}")
+    if limit == 1:
+        template = template.replace("properties", "property").removesuffix("s")
+    return template.format(quoted(limit))
+
+
+def nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
+    """Return the option most like the word. Long words and long lists are not compared, to bound the time."""
     if len(word) > MAX_QUOTED_CHARS:
         return None
     from difflib import get_close_matches  # loaded with the first error

@@ -33,7 +33,7 @@ class _Sampler:
     def _value(self, node: SchemaNode, depth: int) -> Any:
         """Return a value that the schema names, or a simple one of its type."""
         self._values_left -= 1
-        parts = node.conjuncts_without_null
+        parts = node.flattened_without_null
         keywords = {keyword: value for part in reversed(parts) for keyword, value in part.schema.items()}
         values = [*(keywords.get("examples") or ()), *(keywords.get("enum") or ())]
         values += [keywords[keyword] for keyword in ("const", "default") if keyword in keywords]
@@ -61,9 +61,6 @@ class _Sampler:
 
 
 def _number(keywords: dict[str, Any]) -> Any:
-    """Return a number within the bounds, if there are any."""
-    if "minimum" in keywords:
-        return keywords["minimum"]
-    if "exclusiveMinimum" in keywords:
-        return keywords["exclusiveMinimum"] + 1
-    return min(1, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)
+    """Return a number within the bounds, or 1."""
+    least = keywords.get("minimum", keywords.get("exclusiveMinimum", 0) + 1)
+    return min(least, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)

@@ -14,23 +14,24 @@ from midspan.errors import SchemaError
 
 Schema = dict[str, Any]
 
-_MAX_DEPTH = 128
-_MAX_VALUES = 50_000
-_MAX_MEASURED = 2_000_000
+_MAX_SCHEMA_DEPTH = 128
+_MAX_SCHEMA_SIZE = 50_000
 _MAX_VALUE_DEPTH = 100
-MAX_SEARCHED_CHARS = 10_000
+_MAX_VALUE_SIZE = 2_000_000
+MAX_QUADRATIC_CHARS = 10_000
 """The length of a text that is matched against a pattern that takes quadratic time."""
 _MAX_BRANCHES = 50_000
 _MAX_NESTING = 500
 _MAX_STACK = 1_000
 """How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 
-SINGLE = frozenset(["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]) | frozenset(
-    ["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"]
-)
+SCHEMA_KEYWORDS = frozenset(
+    ["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]
+) | frozenset(["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"])
 """Keywords that hold one schema."""
-LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
-MAPS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
+LIST_KEYWORDS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
+MAP_KEYWORDS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
+"""Keywords that hold schemas by name."""
 _DEFINITIONS = frozenset(["$defs", "definitions"])
 _IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
 """Keywords whose subschemas apply to the same value as the schema itself."""
@@ -52,11 +53,11 @@ def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[st
     """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its pointer from here."""
     changed: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in MAPS and isinstance(value, dict):
+        if keyword in MAP_KEYWORDS and isinstance(value, dict):
             changed[keyword] = {name: change(item, format_pointer(keyword, name)) for name, item in value.items()}
-        elif isinstance(value, list) and (keyword in LISTS or keyword == "items"):  # as up to draft 2019-09
+        elif isinstance(value, list) and (keyword in LIST_KEYWORDS or keyword == "items"):  # as up to draft 2019-09
             changed[keyword] = [change(item, format_pointer(keyword, index)) for index, item in enumerate(value)]
-        elif keyword in SINGLE:
+        elif keyword in SCHEMA_KEYWORDS:
             changed[keyword] = change(value, format_pointer(keyword))
     return changed
 
@@ -64,7 +65,7 @@ def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[st
 class SchemaNode:
     """One schema of a document, with its subschemas and the target of its `$ref`."""
 
-    target: "SchemaNode | None" = None
+    ref_target: "SchemaNode | None" = None
     additional: "SchemaNode"
     """The schema of properties that are not named."""
     items: "SchemaNode"
@@ -72,8 +73,8 @@ class SchemaNode:
 
     def __init__(self, schema: Any, subschemas: Mapping[str, Any] = MappingProxyType({}), pointer: str = "") -> None:
         self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
-        self.always: bool | None = schema if isinstance(schema, bool) else None
-        """True for the schema `true`, which any value fits, and False for `false`, which no value fits."""
+        self.boolean: bool | None = schema if isinstance(schema, bool) else None
+        """True for the schema `true`, which any value fits; False for `false`, which no value fits; else None."""
         self.pointer = pointer
         """Where it is in the document."""
         self.subschemas = subschemas
@@ -90,7 +91,6 @@ class SchemaNode:
             self.items = subschemas[items]
         if "additionalProperties" in subschemas:
             self.additional = subschemas["additionalProperties"]
-        self._types: frozenset[str] | None = None
 
     @classmethod
     def combine(cls, keyword: str, nodes: "Sequence[SchemaNode]") -> "SchemaNode":
@@ -100,17 +100,11 @@ class SchemaNode:
     @property
     def raw(self) -> Any:
         """The schema as it is in the document."""
-        return self.schema if self.always is None else self.always
+        return self.schema if self.boolean is None else self.boolean
 
     def item(self, index: int) -> "SchemaNode":
         """The schema of one item."""
         return self.prefix[index] if index < len(self.prefix) else self.items
-
-    def part(self, step: str | int) -> "SchemaNode":
-        """The schema of a property of this name, or of an item with this index. Patterns of names are not matched."""
-        if isinstance(step, int):
-            return self.item(step)
-        return self.properties.get(step, ANYTHING if self.pattern_properties else self.additional)
 
     @property
     def unions(self) -> "list[list[SchemaNode]]":
@@ -123,57 +117,57 @@ class SchemaNode:
         return [[variant for variant in union if variant.types != {"null"}] for union in self.unions]
 
     @property
-    def options(self) -> list[Any] | None:
-        """The values of `const` or `enum`."""
+    def enum_values(self) -> list[Any] | None:
+        """The values of `enum`, or the one of `const`."""
         values = [self.schema["const"]] if "const" in self.schema else self.schema.get("enum")
         return values if isinstance(values, list) else None
 
     @property
-    def dependencies(self) -> "Iterator[tuple[SchemaNode, bool]]":
+    def used_nodes(self) -> "Iterator[tuple[SchemaNode, bool]]":
         """Every node that is used to validate a value, and whether it applies to that same value."""
-        if self.target is not None:
-            yield self.target, True
+        if self.ref_target is not None:
+            yield self.ref_target, True
         for keyword, value in self.subschemas.items():
             if keyword not in _DEFINITIONS:
                 nodes = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
                 yield from ((node, keyword in _IN_PLACE) for node in nodes)
 
     @cached_property
-    def conjuncts(self) -> "tuple[SchemaNode, ...]":
-        """This node and all others that a value must fit.
+    def flattened(self) -> "tuple[SchemaNode, ...]":
+        """This node and all others that the same value must fit.
 
         They are reached, directly or indirectly, through `$ref`, `allOf` and unions with one alternative.
         """
-        return self._closure(lambda node: [union[0] for union in node.unions if len(union) == 1])
+        return self._reachable(lambda node: [union[0] for union in node.unions if len(union) == 1])
 
     @cached_property
-    def conjuncts_without_null(self) -> "tuple[SchemaNode, ...]":
-        """As `conjuncts`, for a value other than null: also through unions with one alternative besides null."""
-        return self._closure(lambda node: [union[0] for union in node.unions_without_null if len(union) == 1])
+    def flattened_without_null(self) -> "tuple[SchemaNode, ...]":
+        """Like `flattened`, for a value other than null: also through unions with one alternative besides null."""
+        return self._reachable(lambda node: [union[0] for union in node.unions_without_null if len(union) == 1])
 
     @cached_property
     def all_properties(self) -> "dict[str, SchemaNode]":
-        """The properties that the conjuncts of an object declare."""
-        return {name: prop for part in self.conjuncts_without_null for name, prop in part.properties.items()}
+        """The properties that all flattened nodes declare."""
+        return {name: prop for node in self.flattened_without_null for name, prop in node.properties.items()}
 
     @cached_property
     def all_required(self) -> list[str]:
-        return list({name: None for part in self.conjuncts_without_null for name in part.schema.get("required", ())})
+        return list({name: None for node in self.flattened_without_null for name in node.schema.get("required", ())})
 
     @cached_property
-    def all_alternatives(self) -> "tuple[SchemaNode, ...]":
-        """The conjuncts, and those of all alternatives."""
-        return self._closure(lambda node: [variant for union in node.unions for variant in union])
+    def with_alternatives(self) -> "tuple[SchemaNode, ...]":
+        """The flattened nodes of this schema and of all alternatives in its unions."""
+        return self._reachable(lambda node: [variant for union in node.unions for variant in union])
 
     @cached_property
-    def may_change(self) -> bool:
-        """Whether a valid value may contain an integer written as 5.0, or lack a default."""
+    def changes_valid_values(self) -> bool:
+        """Whether coercion may change a valid value: write 5.0 as the integer 5, or fill in a default."""
         return any(
             node.is_integer or any("default" in prop.schema for prop in node.properties.values())
-            for node in self._closure(lambda node: [inner for inner, _ in node.dependencies])
+            for node in self._reachable(lambda node: [inner for inner, _ in node.used_nodes])
         )
 
-    def _closure(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
+    def _reachable(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         """Return this node and all that follow from it through `$ref`, `allOf` and `following`."""
         found: dict[int, SchemaNode] = {}
         pending = [self]
@@ -181,34 +175,25 @@ class SchemaNode:
             node = pending.pop()
             if id(node) not in found:
                 found[id(node)] = node
-                pending += reversed(([node.target] if node.target else []) + [*node.all_of] + following(node))
+                pending += reversed(([node.ref_target] if node.ref_target else []) + [*node.all_of] + following(node))
         return tuple(found.values())
 
-    @property
+    @cached_property
     def types(self) -> frozenset[str]:
         """The JSON types that a value may have. "number" is among them only if the value may have a fraction."""
-        if self._types is not None:
-            return self._types
-        self._types = types = _ALL_TYPES  # for a schema that refers to itself
-        for node in self.conjuncts:
-            types &= node._declared_types()
+        self.types = types = _ALL_TYPES  # for a schema that refers to itself
+        for node in self.flattened:
+            types &= declared_types(node.schema) if node.boolean is not False else frozenset()
+            if (values := node.enum_values) is not None:
+                types &= {"number" if type(value) is float else type_of(value) for value in values}
             for union in node.unions:
                 types &= frozenset[str]().union(*(variant.types for variant in union))
-        self._types = types
         return types
 
     @property
     def is_integer(self) -> bool:
         """Whether a number here must be an integer."""
         return "integer" in self.types and "number" not in self.types
-
-    def _declared_types(self) -> frozenset[str]:
-        if self.always is False:
-            return frozenset()
-        types = declared_types(self.schema)
-        if (options := self.options) is not None:
-            types &= {"number" if type(option) is float else type_of(option) for option in options}
-        return types
 
 
 ANYTHING = SchemaNode(True)
@@ -229,7 +214,7 @@ class SchemaTree:
             target, fragment = self._find(node.schema["$ref"])
             if isinstance(target, dict | bool):
                 # The target may be outside the keywords that hold schemas, so it is added only now.
-                node.target = self._add(target, fragment if fragment.startswith("/") else "")
+                node.ref_target = self._add(target, fragment if fragment.startswith("/") else "")
 
     @property
     def nodes(self) -> list[SchemaNode]:
@@ -243,7 +228,7 @@ class SchemaTree:
     @property
     def unresolved(self) -> list[SchemaNode]:
         """Nodes whose `$ref` leads out of the document, or nowhere."""
-        return [node for node in self._references if node.target is None]
+        return [node for node in self._references if node.ref_target is None]
 
     def validation_cost(self) -> "ValidationCost":
         """Return the cost of validating values. A schema that would take too long is an error."""
@@ -321,11 +306,11 @@ def has_type(value: Any, types: Collection[str]) -> bool:
 
 def check_size(schema: Any) -> None:
     """Reject schemas that are too large to be walked, or nested too deeply for recursion."""
-    if measure(schema, _MAX_DEPTH, _MAX_VALUES) is None:
-        raise SchemaError(f"the schema is nested more than {_MAX_DEPTH} levels deep, or has too many values")
+    if measure(schema, _MAX_SCHEMA_DEPTH, _MAX_SCHEMA_SIZE) is None:
+        raise SchemaError(f"the schema is nested more than {_MAX_SCHEMA_DEPTH} levels deep, or has too many values")
 
 
-def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tuple[int, int] | None:
+def measure(value: Any, max_depth: int, max_size: int = _MAX_VALUE_SIZE) -> tuple[int, int] | None:
     """Return the number of values in a value, and its depth; None if anything in it is beyond a limit.
 
     It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
@@ -338,7 +323,7 @@ def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tupl
                 inner.extend(item.values())
             elif isinstance(item, list | tuple):
                 inner.extend(item)
-            if size + len(inner) > max_values:
+            if size + len(inner) > max_size:
                 return None
         if not inner:
             return size, depth
@@ -351,16 +336,16 @@ class ValidationCost(Struct, frozen=True):
     """How much work it can take to validate one value, because of references, unions and `allOf`."""
 
     branching: int = 1
-    """The number of branches in which schemas apply to the same value."""
+    """The number of schemas that apply to the same value."""
     nesting: int = 1
     """How many of them are nested in each other."""
-    total: float = math.inf
+    expanded_size: float = math.inf
     """The size of the schema with every reference written out; infinite if it refers to itself, or compares values."""
 
     @property
     def needs_measuring(self) -> bool:
         """Whether a value must be measured before it is validated."""
-        return self.total == math.inf
+        return self.expanded_size == math.inf
 
     @property
     def max_value_depth(self) -> int:
@@ -369,7 +354,7 @@ class ValidationCost(Struct, frozen=True):
     def estimate(self, size: int, depth: int) -> float:
         """Return about how many validations a value of this size and depth takes."""
         branches: float = self.branching ** min(depth, 40)
-        return size * min(branches, self.total)
+        return size * min(branches, self.expanded_size)
 
 
 def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> ValidationCost:
@@ -378,14 +363,14 @@ def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> Validation
         return known[id(node)]
     known[id(node)] = ValidationCost()  # for a schema that refers to itself
     branching, nesting = 0, 0
-    total = 1 if _UNBOUNDED.isdisjoint(node.schema) else math.inf
-    for inner, is_in_place in node.dependencies:
+    expanded_size = 1 if _UNBOUNDED.isdisjoint(node.schema) else math.inf
+    for inner, is_in_place in node.used_nodes:
         cost = _node_cost(inner, known)
-        total += cost.total
+        expanded_size += cost.expanded_size
         if is_in_place:
             branching += cost.branching
             nesting = max(nesting, cost.nesting)
-    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, total)
+    known[id(node)] = ValidationCost(max(branching, 1), nesting + 1, expanded_size)
     return known[id(node)]
 
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from midspan._http.serving import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan._server.api import ApiEndpoints
 from midspan._server.config import OWNER, AccessTokens, ServerConfig
 from midspan._server.http import HttpError, unexpected_error

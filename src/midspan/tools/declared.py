@@ -62,12 +62,12 @@ def tool_from_spec(
 
 
 def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
-    """Return a schema as a dict. Type names of Python and other languages are replaced by those of JSON Schema."""
+    """Return a schema as a dict in plain JSON Schema, without the type names of other languages and `nullable`."""
     try:
         document = schema if isinstance(schema, dict) else msgspec.json.decode(schema, type=dict[str, Any])
-        types = [node.schema.get("type") for node in SchemaTree(document).nodes]
-        has_other_types = any(isinstance(name, str) and name not in TYPES for name in types)
-        return normalize(document) if has_other_types else document
+        schemas = [node.schema for node in SchemaTree(document).nodes]
+        has_other_types = any(isinstance(node.get("type"), str) and node["type"] not in TYPES for node in schemas)
+        return normalize(document) if has_other_types or any("nullable" in node for node in schemas) else document
     except (SchemaError, TypeError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"failed to create tool {tool}: invalid {label} schema: {error}") from error
 

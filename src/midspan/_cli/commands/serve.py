@@ -17,7 +17,7 @@ from midspan._cli.settings import Settings, load_settings, private_directory, re
 from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan.errors import ConfigError
 from midspan.providers.registry import family_name
 

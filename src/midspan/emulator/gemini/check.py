@@ -244,6 +244,6 @@ def _check_calling(calling: FunctionCallingConfig, declared: dict[str | None, Fu
         trees = [SchemaTree(parameters_of(declared[name])) for name in allowed or declared]
     except SchemaError as error:  # too many values
         raise invalid(_TOO_MANY_STATES) from error
-    words = (word for tree in trees for node in tree.nodes for word in (*node.properties, *(node.options or ())))
+    words = (word for tree in trees for node in tree.nodes for word in (*node.properties, *(node.enum_values or ())))
     if sum(len(str(word)) for word in words) > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)

@@ -33,7 +33,7 @@ class Parameter:
         self.description = str(schema.schema.get("description") or "")
         types = [type_name for type_name in TYPES if type_name in schema.types and type_name != "null"]
         self.type = types[0] if 0 < len(types) < len(TYPES) - 1 else "any"
-        self.values = tuple(value for part in schema.conjuncts_without_null for value in part.options or ())
+        self.values = tuple(value for part in schema.flattened_without_null for value in part.enum_values or ())
         """The values that the schema lists."""
         self.examples = tuple(re.findall(r"(?<!\w)['\"`]([^'\"`]{2,40})['\"`](?!\w)", self.description))
         """The values that the description quotes."""

@@ -57,7 +57,7 @@ def _damaged_name(value: Any, node: SchemaNode) -> str | None:
     """Return a name that the schema does not declare and that begins with a declared one."""
     inner: list[tuple[Any, SchemaNode]] = []
     if isinstance(value, list):
-        inner = [(item, part.item(index)) for part in node.conjuncts_without_null for index, item in enumerate(value)]
+        inner = [(item, part.item(index)) for part in node.flattened_without_null for index, item in enumerate(value)]
     elif isinstance(value, dict):
         declared = node.all_properties
         for key, item in value.items():

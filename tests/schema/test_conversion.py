@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan.errors import ConfigError
 
 
