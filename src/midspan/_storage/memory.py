@@ -8,16 +8,18 @@ from itertools import count, islice
 from msgspec.structs import replace
 
 from midspan._storage.journal import (
-    NumberedEvents,
+    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
     SessionInfo,
     Sessions,
     StateName,
+    StoredEvents,
     check_state,
     conflict,
     cursor_number,
+    max_rows,
 )
 from midspan.errors import UnknownRunError
 
@@ -40,7 +42,7 @@ class MemoryJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary | None = None,
+        summary: RunSummary = NEW_RUN,
     ) -> int:
         with self._lock:
             now, info = time.time(), self._runs.get(run)
@@ -49,19 +51,18 @@ class MemoryJournal:
             if error is not None:
                 raise error
             if info is None:
-                info = RunInfo(run, 0, RunSummary(), owner, session, now, now, str(next(self._numbers)))
+                info = RunInfo(run, 0, summary, owner, session, now, now, str(next(self._numbers)))
             stored = self._events.setdefault(run, [])
             stored.extend(events)
             updated_at = max(info.updated_at, now)  # the clock may be set back
-            summary = summary or info.summary
             self._runs[run] = replace(info, length=len(stored), summary=summary, updated_at=updated_at)
             return len(stored)
 
-    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
         events = self._events.get(run)
         if events is None:
             raise UnknownRunError(run)
-        return list(islice(enumerate(events[from_seq:], from_seq), limit))
+        return list(islice(enumerate(events[from_seq:], from_seq), max_rows(limit)))
 
     async def get(self, run: str) -> RunInfo:
         info = self._runs.get(run)
@@ -87,7 +88,7 @@ class MemoryJournal:
             and (session is None or info.session == session)
             and (state is None or info.summary.state == state)
         )
-        return list(islice(matching, limit))
+        return list(islice(matching, max_rows(limit)))
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
@@ -98,7 +99,7 @@ class MemoryJournal:
             if info.session is not None:
                 sessions.setdefault((info.owner, info.session), []).append(info)
         matching = (_session_info(runs) for runs in sessions.values() if int(runs[0].cursor) < before)
-        return list(islice(matching, limit))
+        return list(islice(matching, max_rows(limit)))
 
     async def delete(self, run: str) -> bool:
         return self.drop(run)

@@ -21,16 +21,18 @@ import msgspec
 
 from midspan._storage.journal import (
     ENDED_STATES,
-    NumberedEvents,
+    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
     SessionInfo,
     Sessions,
     StateName,
+    StoredEvents,
     check_state,
     conflict,
     cursor_number,
+    max_rows,
 )
 from midspan._storage.sqlite_file import open_file, translated
 from midspan.errors import ConfigError, JournalError, UnknownRunError
@@ -40,14 +42,11 @@ Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
 _Job = tuple[Work[Any], asyncio.Future[Any]]
 
-_CREATE = (
-    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
-    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
-)
-_UPDATE = (  # the clock may be set back
-    "UPDATE runs SET length = ?, updated_at = max(updated_at, ?), "
-    "state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
-)
+_SAVE_RUN = """
+INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET length = excluded.length, state = excluded.state, summary = excluded.summary,
+updated_at = max(updated_at, excluded.updated_at)
+"""  # max: the clock may be set back
 _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 _INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
 _SESSIONS = """
@@ -69,6 +68,8 @@ class SqliteJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"path must be a string or a Path, got {path!r:.80}")
         file = Path(path).absolute()  # the program may change its directory before the file is opened
         self._writer = _ConnectionThread("midspan-journal-writer", file, "BEGIN IMMEDIATE")
         self._reader = _ConnectionThread("midspan-journal-reader", file, "BEGIN")
@@ -81,7 +82,7 @@ class SqliteJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary | None = None,
+        summary: RunSummary = NEW_RUN,
     ) -> int:
         events = tuple(events)  # the caller may change the list before it is stored
 
@@ -92,22 +93,22 @@ class SqliteJournal:
             if error is not None:
                 return error
             now, length = time.time(), expected_seq + len(events)
-            if run_id is None:
-                run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
-            numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
+            fields = (run, owner, session, length, summary.state, msgspec.json.encode(summary), now, now)
+            saved = connection.execute(_SAVE_RUN, fields)
+            numbered = [(run_id or saved.lastrowid, seq, event) for seq, event in enumerate(events, expected_seq)]
             connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-            state, stored = (None, None) if summary is None else (summary.state, msgspec.json.encode(summary))
-            connection.execute(_UPDATE, (length, now, state, stored, run_id))
             return length
 
         return await self._writer.do(work)
 
-    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        def work(connection: sqlite3.Connection) -> NumberedEvents | JournalError:
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
+        rows = max_rows(limit)
+
+        def work(connection: sqlite3.Connection) -> StoredEvents | JournalError:
             row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 return UnknownRunError(run)
-            return connection.execute(_EVENTS, (*row, from_seq, -1 if limit is None else limit)).fetchall()
+            return connection.execute(_EVENTS, (*row, from_seq, rows)).fetchall()
 
         return await self._reader.do(work)
 
@@ -134,7 +135,7 @@ class SqliteJournal:
         """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
         used = {condition: value for condition, value in filters.items() if value is not None}
         query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
-        values = (*used.values(), -1 if limit is None else limit)
+        values = (*used.values(), max_rows(limit))
 
         def work(connection: sqlite3.Connection) -> Runs:
             return [
@@ -147,7 +148,7 @@ class SqliteJournal:
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        values = {"owner": owner, "before": cursor_number(after), "limit": -1 if limit is None else limit}
+        values = {"owner": owner, "before": cursor_number(after), "limit": max_rows(limit)}
         rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
         return [SessionInfo(*row) for row in rows]
 
