@@ -259,7 +259,8 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
 
     async def main() -> None:
         for number in range(5):
-            await journal.append(f"run {number}", 0, documents(number + 1), summary=RunSummary(state=states[number % 2]))
+            summary = RunSummary(state=states[number % 2])
+            await journal.append(f"run {number}", 0, documents(number + 1), summary=summary)
         await journal.append("run 1", 2, documents(1))
         infos = await journal.list()
         assert [info.run for info in infos] == ["run 4", "run 3", "run 2", "run 1", "run 0"]

@@ -163,23 +163,15 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
     return None
 
 
-def check_state(state: str | None) -> None:
-    """Raise ConfigError if it is not the name of a state."""
+def check_query(limit: int | None, after: str | None = None, state: str | None = None) -> tuple[int, int]:
+    """Return how many rows a query may return, and the number above those of all its rows.
+
+    Raises ConfigError if a value, which may come from outside, is not valid.
+    """
     if state is not None and state not in get_args(StateName):
         raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
-
-
-def max_rows(limit: int | None) -> int:
-    """The number of rows that a query may return. Raises ConfigError if the limit is negative."""
     if limit is not None and limit < 0:
         raise ConfigError(f"limit must be 0 or more, or None for no limit, got {limit}")
-    return sys.maxsize if limit is None else limit
-
-
-def cursor_number(cursor: str | None) -> int:
-    """The number in a cursor, which may come from outside; without a cursor, a number above all others."""
-    if cursor is None:
-        return sys.maxsize
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-        raise ConfigError(f"{cursor!r} is not a cursor of this journal; pass RunInfo.cursor")
-    return int(cursor)
+    if after is not None and not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
+    return sys.maxsize if limit is None else limit, sys.maxsize if after is None else int(after)

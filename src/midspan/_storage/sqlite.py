@@ -29,10 +29,8 @@ from midspan._storage.journal import (
     Sessions,
     StateName,
     StoredEvents,
-    check_state,
+    check_query,
     conflict,
-    cursor_number,
-    max_rows,
 )
 from midspan._storage.sqlite_file import open_file, translated
 from midspan.errors import ConfigError, JournalError, UnknownRunError
@@ -102,7 +100,7 @@ class SqliteJournal:
         return await self._writer.do(work)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
-        rows = max_rows(limit)
+        rows, _ = check_query(limit)
 
         def work(connection: sqlite3.Connection) -> StoredEvents | JournalError:
             row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
@@ -113,7 +111,7 @@ class SqliteJournal:
         return await self._reader.do(work)
 
     async def get(self, run: str) -> RunInfo:
-        infos = await self._list({"run = ?": run}, None)
+        infos = await self._list({"run = ?": run}, 1)
         if not infos:
             raise UnknownRunError(run)
         return infos[0]
@@ -127,15 +125,15 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        check_state(state)
-        filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._list(filters, limit)
+        rows, before = check_query(limit, after, state)
+        filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
+        return await self._list(filters, rows)
 
-    async def _list(self, filters: dict[str, Any], limit: int | None) -> Runs:
+    async def _list(self, filters: dict[str, Any], rows: int) -> Runs:
         """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
         used = {condition: value for condition, value in filters.items() if value is not None}
         query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
-        values = (*used.values(), max_rows(limit))
+        values = (*used.values(), rows)
 
         def work(connection: sqlite3.Connection) -> Runs:
             return [
@@ -148,9 +146,10 @@ class SqliteJournal:
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        values = {"owner": owner, "before": cursor_number(after), "limit": max_rows(limit)}
-        rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
-        return [SessionInfo(*row) for row in rows]
+        rows, before = check_query(limit, after)
+        values = {"owner": owner, "before": before, "limit": rows}
+        found = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
+        return [SessionInfo(*row) for row in found]
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
