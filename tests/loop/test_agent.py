@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
+from midspan import Agent, Chat, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from midspan._http.retry import Clock, RetryPolicy
-from midspan._loop.chat import Chat
 from midspan._types.context import RunContext
 from midspan._types.events import TextDelta
 from midspan._types.messages import History, Message
