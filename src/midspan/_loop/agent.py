@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # signatures name types that are imported with the first run
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from os import urandom
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
@@ -34,7 +34,6 @@ from midspan.tools.source import ToolSource
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
     from midspan._loop.result import RunResult, RunStream
-    from midspan._loop.run import Run
 
 T = TypeVar("T")
 
@@ -149,11 +148,10 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
         agent for this run. A string among the tools is the name of one of the agent's tools.
         """
-        _, result_of = _run_imports()
         pending = self._begin(prompt, **options)
         run = await pending.start(None)
         await run.execute()
-        return result_of(run, pending)
+        return pending.result_of(run)
 
     @overload
     def run_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -207,8 +205,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
         config = self._with_overrides(options) if options else self._config
         prepare = None if options.keys() - _NOT_PREPARED else self._prepare
-        pending_run, _ = _run_imports()
-        return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepare)
+        return _pending_run_class()(run_id or new_run_id(), config, prompt, messages, context, prepare)
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
@@ -279,12 +276,11 @@ _NOT_PREPARED = frozenset(("limits", "on_question", "raise_tool_errors"))
 
 
 @cache
-def _run_imports() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
-    """Import what each run needs. Cached, because an import statement is slow even if its module is loaded."""
+def _pending_run_class() -> type[PendingRun]:
+    """Cached, because an import statement is slow even if its module is loaded."""
     from midspan._loop.prepare import PendingRun  # loaded with the first run
-    from midspan._loop.result import result_of
 
-    return PendingRun, result_of
+    return PendingRun
 
 
 def new_run_id() -> str:
