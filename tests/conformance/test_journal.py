@@ -269,6 +269,7 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
         assert [info.run for info in await journal.list(state="completed")] == ["run 4", "run 2", "run 0"]
         assert [info.run for info in await journal.list(state="running", limit=1)] == ["run 3"]
         assert await journal.list(limit=0) == []
+        assert [info.run for info in await journal.list(after=infos[2].cursor)] == ["run 1", "run 0"]
         first = infos[-2]
         assert first == RunInfo("run 1", 3, RunSummary(), None, None, first.started_at, first.updated_at, first.cursor)
         assert await journal.get("run 1") == first

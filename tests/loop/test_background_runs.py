@@ -560,6 +560,25 @@ def test_end_of_a_run_is_stored_if_the_journal_works_again() -> None:
     run(main())
 
 
+def test_completed_run_has_its_result_if_its_end_is_stored_at_the_second_attempt() -> None:
+    class RecoveringJournal(MemoryJournal):
+        failures = 1
+
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if options["summary"].ended and self.failures:
+                self.failures -= 1
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    async def main() -> None:
+        async with BackgroundRuns(agent("Hello."), RecoveringJournal()) as runs:
+            id = runs.start("go")
+            assert (await runs.result(id)).text == "Hello."
+            assert (await runs.status(id)).phase == "completed"
+
+    run(main())
+
+
 def test_error_while_storing_the_end_is_raised_to_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:

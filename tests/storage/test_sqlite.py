@@ -452,6 +452,11 @@ def test_only_the_owner_can_read_the_file_its_wal_and_its_shm(path: Path, umask:
     assert printed(script(PRIVATE_FILES, path, umask)) == PRIVATE
 
 
+def test_file_is_created_private(path: Path, journal: SqliteJournal) -> None:
+    run(journal.append("a", 0, [b"secret"]))
+    assert [file.stat().st_mode & 0o777 for file in path.parent.iterdir()] == [0o600] * 3
+
+
 def test_file_created_through_a_symbolic_link_is_private(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "target" / "real.db")
@@ -557,6 +562,24 @@ assert asyncio.run(journal.read("a")) == [(0, b"parent"), (1, b"child")]
 asyncio.run(journal.aclose())
 """
     assert printed(script(code, path)) == ""
+
+
+def test_close_waits_for_a_locked_file_and_does_not_block_the_event_loop(path: Path, journal: SqliteJournal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, [b"1"])
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            waiting = asyncio.create_task(journal.append("a", 1, [b"2"]))
+            await journal.read("a")  # by now the append waits for the other connection
+            closed = asyncio.create_task(journal.aclose())
+            await asyncio.wait([closed], timeout=0)
+            assert not closed.done()
+            other.execute("COMMIT")
+            await closed
+            assert await waiting == 2
+        assert list(path.parent.iterdir()) == [path]
+
+    run(main())
 
 
 def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJournal) -> None:
