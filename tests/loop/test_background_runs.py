@@ -1251,6 +1251,18 @@ def test_final_view_reports_that_earlier_text_was_discarded() -> None:
     run(main())
 
 
+def test_final_view_discards_text_beside_a_call_that_is_forbidden() -> None:
+    async def main() -> None:
+        script = [[Text("Let me see."), ToolCall("1", "add", {"a": 1, "b": 2})], "It is late."]
+        model = Agent(ScriptedProvider(script), tools=[add], tool_choice="none")
+        async with BackgroundRuns(model) as runs:
+            events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
+        last_retry = max(index for index, event in enumerate(events) if isinstance(event, TurnRetry))
+        assert "".join(event.text for event in events[last_retry + 1 :]) == "It is late."
+
+    run(main())
+
+
 def test_final_view_ends_with_the_text_of_a_limit_or_a_final_tool() -> None:
     async def main() -> None:
         provider = Dictating(["It is CUT"])

@@ -147,7 +147,7 @@ class BackgroundRun:
         """Cancel the run, and wait until it is done. `message` is stored as the reason."""
         if message is not None:
             self._cancel_reason = message
-        if self._task.get_loop().is_closed():
+        if self.outcome is None and self._task.get_loop().is_closed():
             self._set_done(None)
         if self.outcome is None:
             self._check_event_loop()
@@ -240,8 +240,6 @@ class BackgroundRun:
             self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _set_done(self, error: BaseException | None) -> None:
-        if self.outcome is not None:
-            return
         if not self._summary.ended:  # the event loop was shut down before the run could end
             info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
             self._summary = replace(self._summary, state="cancelled", error=info)

@@ -22,7 +22,6 @@ from midspan._types.events import (
     ThoughtDelta,
     ToolCallDelta,
     ToolProgress,
-    ToolStart,
     TurnEnd,
     TurnRetry,
     TurnStart,
@@ -275,15 +274,12 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                 case TurnRetry() if passed and not continues:
                     passed = ""
                     yield number, event
-                case ToolStart(turn=turn) if passed:
-                    passed = ""
-                    yield number, TurnRetry(turn, "the model made a call, so its text was not the answer")
                 case Interrupted(message):
                     problem = f"the run was interrupted: {message}"
                 case RunEnd(error=ErrorInfo() as info):
                     raise error_of(info, event.limit, state)
                 case RunEnd(text=text, turns=turns):
-                    if not text.startswith(passed):  # it is the text of a tool or of a limit
+                    if not text.startswith(passed):  # it is the text of a tool, of a limit or of another turn
                         passed = ""
                         yield number, TurnRetry(turns, "the run ended with another text")
                     if text != passed:
