@@ -239,10 +239,7 @@ class TypedOutput(Policy):
     def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
         """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
         self.type, self.schema, self.by_tool = output_type, schema, by_tool
-
-    @property
-    def requested(self) -> Output | None:
-        return None if self.by_tool else Output(self.schema.schema, self.schema.strict)
+        self.requested = None if by_tool else Output(schema.schema, schema.strict)
 
     def read(self, text: str) -> Any:
         """Return the value that a text holds. Raises ArgumentError if it is not of the type."""

@@ -38,7 +38,6 @@ from midspan.errors import ConfigError, JournalError, UnknownRunError
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
-_Job = tuple[Work[Any], asyncio.Future[Any]]
 
 _SAVE_RUN = """
 INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -176,7 +175,7 @@ class _ConnectionThread:
     def _start(self) -> None:
         self._process = os.getpid()
         self._executor = ThreadPoolExecutor(1, self._name)
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
         self._is_scheduled = False
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []
