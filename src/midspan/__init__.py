@@ -10,8 +10,8 @@ from midspan._version import VERSION
 
 if TYPE_CHECKING:
     from midspan._loop.agent import Agent as Agent
+    from midspan._loop.agent import Chat as Chat
     from midspan._loop.background_runs import BackgroundRuns as BackgroundRuns
-    from midspan._loop.chat import Chat as Chat
     from midspan._loop.result import RunResult as RunResult
     from midspan._loop.result import RunStream as RunStream
     from midspan._loop.telemetry import Telemetry as Telemetry
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _NAMES = {
-    "midspan._loop.agent": "Agent",
+    "midspan._loop.agent": "Agent Chat",
     "midspan._loop.background_runs": "BackgroundRuns",
-    "midspan._loop.chat": "Chat",
     "midspan._loop.result": "RunResult RunStream",
     "midspan._loop.telemetry": "Telemetry",
     "midspan._schema.signature": "Context",

@@ -287,7 +287,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' is not a file"),
         (["ask", "-m", "offline", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),
-        (["ask", "-m", "offline", "--max-turns", "0", "hi"], 2, "max_turns must be a positive number"),
+        (["ask", "-m", "offline", "--max-turns", "0", "hi"], 2, "max_turns must be a positive int"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["ask", "-m", "offline", "-f", "binary", "hi"], 2, "binary is neither UTF-8 text nor an image"),
     ],

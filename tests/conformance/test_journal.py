@@ -127,7 +127,7 @@ def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
         await journal.append("a", 0, documents(2))
         assert await journal.append("a", 2, documents(1, 2), summary=DONE) == 3
         for events in (documents(1), []):
-            for summary in (None, DONE, RunSummary()):
+            for summary in (DONE, RunSummary()):
                 with pytest.raises(RunElsewhereError, match="ended with 3 events") as refused:
                     await journal.append("a", 3, events, summary=summary)
                 assert refused.value.ended
@@ -178,7 +178,7 @@ def test_one_of_several_writing_threads_gets_each_number(journal: Journal) -> No
 def test_thousand_concurrent_runs_do_not_mix(journal: Journal) -> None:
     async def one(name: str) -> list[tuple[int, bytes]]:
         for number in range(3):
-            await journal.append(name, number, [name.encode()], summary=DONE if number == 2 else None)
+            await journal.append(name, number, [name.encode()], summary=DONE if number == 2 else RunSummary())
         return await journal.read(name)
 
     async def main() -> None:
@@ -255,9 +255,12 @@ def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> Non
 
 
 def test_runs_are_listed_newest_first(journal: Journal) -> None:
+    states: list[StateName] = ["completed", "running"]
+
     async def main() -> None:
         for number in range(5):
-            await journal.append(f"run {number}", 0, documents(number + 1), summary=DONE if number % 2 == 0 else None)
+            summary = RunSummary(state=states[number % 2])
+            await journal.append(f"run {number}", 0, documents(number + 1), summary=summary)
         await journal.append("run 1", 2, documents(1))
         infos = await journal.list()
         assert [info.run for info in infos] == ["run 4", "run 3", "run 2", "run 1", "run 0"]
@@ -266,6 +269,7 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
         assert [info.run for info in await journal.list(state="completed")] == ["run 4", "run 2", "run 0"]
         assert [info.run for info in await journal.list(state="running", limit=1)] == ["run 3"]
         assert await journal.list(limit=0) == []
+        assert [info.run for info in await journal.list(after=infos[2].cursor)] == ["run 1", "run 0"]
         first = infos[-2]
         assert first == RunInfo("run 1", 3, RunSummary(), None, None, first.started_at, first.updated_at, first.cursor)
         assert await journal.get("run 1") == first
@@ -304,7 +308,7 @@ def test_last_summary_is_stored(journal: Journal) -> None:
 
     async def main() -> None:
         await journal.append("a", 0, documents(1), owner="ann", summary=running)
-        await journal.append("a", 1, documents(1))
+        await journal.append("a", 1, documents(1), summary=running)
         info = await journal.get("a")
         assert (info.summary, info.owner, info.length) == (running, "ann", 2)
         await journal.append("a", 2, [], owner="somebody else", summary=failed)
@@ -349,6 +353,16 @@ def test_runs_are_listed_in_pages_by_owner_and_state(journal: Journal) -> None:
 def test_unknown_state_is_rejected(journal: Journal) -> None:
     with pytest.raises(ConfigError, match="unknown state 'foo'; known states: running, completed"):
         run(journal.list(state="foo"))  # type: ignore[arg-type]
+
+
+def test_negative_limit_is_rejected(journal: Journal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, documents(1))
+        for query in (journal.list(limit=-1), journal.sessions(limit=-1), journal.read("a", limit=-1)):
+            with pytest.raises(ConfigError, match="limit must be 0 or more, or None for no limit, got -1"):
+                await query
+
+    run(main())
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 19, "²"])

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
+from midspan import Agent, Chat, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from midspan._http.retry import Clock, RetryPolicy
-from midspan._loop.chat import Chat
 from midspan._types.context import RunContext
 from midspan._types.events import TextDelta
 from midspan._types.messages import History, Message
@@ -74,8 +73,8 @@ def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.Mo
     [
         ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system must be a string, got 5"),
-        ({"limits": {"max_turns": 0}}, "max_turns must be a positive number or None, got 0"),
-        ({"limits": {"max_turns": "3"}}, "max_turns must be a positive number or None, got '3'"),
+        ({"limits": {"max_turns": 0}}, "max_turns must be a positive int or None, got 0"),
+        ({"limits": {"max_turns": "3"}}, "max_turns must be a positive int or None, got '3'"),
         ({"tool_choice": {"type": "maybe"}}, "unknown tool choice"),
     ],
 )

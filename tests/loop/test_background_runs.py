@@ -560,6 +560,25 @@ def test_end_of_a_run_is_stored_if_the_journal_works_again() -> None:
     run(main())
 
 
+def test_completed_run_has_its_result_if_its_end_is_stored_at_the_second_attempt() -> None:
+    class RecoveringJournal(MemoryJournal):
+        failures = 1
+
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if options["summary"].ended and self.failures:
+                self.failures -= 1
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    async def main() -> None:
+        async with BackgroundRuns(agent("Hello."), RecoveringJournal()) as runs:
+            id = runs.start("go")
+            assert (await runs.result(id)).text == "Hello."
+            assert (await runs.status(id)).phase == "completed"
+
+    run(main())
+
+
 def test_error_while_storing_the_end_is_raised_to_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:
@@ -1228,6 +1247,18 @@ def test_final_view_reports_that_earlier_text_was_discarded() -> None:
             events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
             assert [type(event).__name__ for event in events] == ["TextDelta"] * 2 + ["TurnRetry"] + ["TextDelta"] * 2
             assert "".join(event.text for event in events[3:]) == "Quitelate."
+
+    run(main())
+
+
+def test_final_view_discards_text_beside_a_call_that_is_forbidden() -> None:
+    async def main() -> None:
+        script = [[Text("Let me see."), ToolCall("1", "add", {"a": 1, "b": 2})], "It is late."]
+        model = Agent(ScriptedProvider(script), tools=[add], tool_choice="none")
+        async with BackgroundRuns(model) as runs:
+            events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
+        last_retry = max(index for index, event in enumerate(events) if isinstance(event, TurnRetry))
+        assert "".join(event.text for event in events[last_retry + 1 :]) == "It is late."
 
     run(main())
 

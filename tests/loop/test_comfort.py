@@ -206,7 +206,7 @@ def test_limits_may_be_a_dict() -> None:
     assert Agent(endless, limits={"max_turns": 3}).replace(limits={"max_seconds": 9}) is not None
     with pytest.raises(ConfigError, match=r"limits: .* 'turns'; known names: max_turns, "):
         Agent(endless, limits={"turns": 2})
-    with pytest.raises(ConfigError, match="max_turns must be a positive number"):
+    with pytest.raises(ConfigError, match="max_turns must be a positive int"):
         Agent(endless, limits={"max_turns": 0})
 
 

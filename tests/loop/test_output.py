@@ -156,6 +156,17 @@ class ByCall(ScriptedProvider):
     profile = ModelProfile(supports_json_with_tools=False)
 
 
+@pytest.mark.parametrize("limits", [Limits(max_tool_calls=1), Limits(max_calls_per_tool=1)])
+def test_call_of_the_answer_tool_does_not_count_against_the_limits(limits: Limits) -> None:
+    script = [
+        [ToolCall("1", "people", {"city": "Oslo"})],
+        [ToolCall("2", ANSWER_TOOL, {"answer": {}})],
+        [ToolCall("3", ANSWER_TOOL, {"answer": {"name": "Oslo", "people": 7}})],
+    ]
+    result = Agent(Old(script), tools=[people], output=City, limits=limits).run_sync("?")
+    assert (result.output, result.limit) == (City("Oslo", 7), None)
+
+
 @tool
 def same() -> str:
     """Gives the same each time."""

@@ -41,3 +41,15 @@ def test_chat_repairs_only_the_messages_since_its_last_run() -> None:
         conversation("question", chat.messages)
     with pytest.raises(AssertionError, match="more than 100 function calls"), bounded_work(100):
         conversation("question", list(chat.messages))  # nobody has looked at these yet
+
+
+def test_values_derived_from_a_history_are_kept_unless_its_messages_were_repaired() -> None:
+    messages = (Message.user("a"), Message("model", (Text("b"),)))
+    for history, expected in [
+        (History(messages), (2, 1)),
+        (History((*messages, Message("model", (CALL,)))), (3, 2)),
+        (History((Message("user", (RESULT,)), *messages)), (None, 4)),
+    ]:
+        history.derived("count", lambda _known, new: len(new))
+        longer, _ = conversation("c", history)
+        assert longer.derived("count", lambda known, new: (known, len(new))) == expected  # type: ignore[comparison-overlap]

@@ -55,15 +55,6 @@ def test_derived_values_are_computed_once_and_extended() -> None:
     assert asked == [(None, 1), (1, 2)]
 
 
-def test_history_of_other_messages_keeps_derived_values_of_the_shared_start() -> None:
-    history = History([Message.user("a"), Message.user("b")])
-    history.derived("x", lambda _known, new: len(new))
-    longer = history.with_messages([*history, Message.user("c")])
-    assert longer.derived("x", lambda known, new: (known, len(new))) == (2, 1)  # type: ignore[comparison-overlap]
-    other = history.with_messages([history[0], Message.user("other"), Message.user("c")])
-    assert other.derived("x", lambda known, new: (known, len(new))) == (None, 3)  # type: ignore[comparison-overlap]
-
-
 def test_histories_are_equal_by_their_messages() -> None:
     history = History([Message.user("a")])
     assert history == History([Message.user("a")]) == (Message.user("a"),)

@@ -162,7 +162,7 @@ def test_only_the_best_of_several_close_names_is_suggested() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"max_tokens": 0}, "max_tokens must be a positive number, got 0"),
+        ({"max_tokens": 0}, "max_tokens must be a positive int or None, got 0"),
         ({"temperature": math.nan}, "temperature must be a finite number, got nan"),
         ({"frequency_penalty": -math.inf}, "frequency_penalty must be a finite number, got -inf"),
     ],
@@ -183,11 +183,24 @@ def test_settings_and_limits_may_be_omitted_or_objects() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [{"max_turns": 0}, {"max_tokens": "many"}, {"max_calls_per_tool": {"add": 0}}, {"on_limit": "stop"}, {"turns": 1}],
+    [
+        {"max_turns": 0},
+        {"max_turns": 1.5},
+        {"max_calls_per_tool": 0.5},
+        {"max_tokens": "many"},
+        {"max_calls_per_tool": {"add": 0}},
+        {"max_calls_per_tool": {"add": 1.5}},
+        {"on_limit": "stop"},
+        {"turns": 1},
+    ],
 )
 def test_invalid_limit_is_an_error(limits: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Limits.of(limits)
+
+
+def test_time_limit_may_be_a_fraction_of_a_second() -> None:
+    assert Limits(max_seconds=0.5) == Limits.of({"max_seconds": 0.5})
 
 
 def test_limits_may_differ_by_tool() -> None:

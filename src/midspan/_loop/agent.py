@@ -1,13 +1,14 @@
-"""`Agent`: a model with tools and limits."""
+"""`Agent`, a model with tools and limits, and `Chat`, a conversation with it."""
 
 from __future__ import annotations  # signatures name types that are imported with the first run
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from os import urandom
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from midspan._loop.blocking import ClosedFromPlainCode, run_blocking
 from midspan._loop.options import (
@@ -21,7 +22,9 @@ from midspan._loop.options import (
     as_list,
     convert_option,
 )
+from midspan._loop.prompt import Messages, Prompt, check_messages, to_message, to_turn
 from midspan._types.closing import close_all
+from midspan._types.messages import History
 from midspan._types.specs import Limits
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
@@ -30,9 +33,7 @@ from midspan.tools.source import ToolSource
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
-    from midspan._loop.prompt import Messages, Prompt
     from midspan._loop.result import RunResult, RunStream
-    from midspan._loop.run import Run
 
 T = TypeVar("T")
 
@@ -147,11 +148,10 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         `calls_only`, `prompt_mode`, `raise_tool_errors`, `on_question`, `cache` and `telemetry` replace those of the
         agent for this run. A string among the tools is the name of one of the agent's tools.
         """
-        _, result_of = _run_imports()
         pending = self._begin(prompt, **options)
         run = await pending.start(None)
         await run.execute()
-        return result_of(run, pending)
+        return pending.result_of(run)
 
     @overload
     def run_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -164,8 +164,6 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
 
     def run_sync(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
         """Like `run`, for sync code, also where an event loop is running."""
-        from midspan._loop.prompt import to_message  # loaded with the first run
-
         # Files are read here and not in the event loop, which all blocking calls share.
         return run_blocking(self.run(None if prompt is None else to_message(prompt), **options))
 
@@ -207,8 +205,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
         config = self._with_overrides(options) if options else self._config
         prepare = None if options.keys() - _NOT_PREPARED else self._prepare
-        pending_run, _ = _run_imports()
-        return pending_run(run_id or new_run_id(), config, prompt, messages, context, prepare)
+        return _pending_run_class()(run_id or new_run_id(), config, prompt, messages, context, prepare)
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
@@ -279,13 +276,53 @@ _NOT_PREPARED = frozenset(("limits", "on_question", "raise_tool_errors"))
 
 
 @cache
-def _run_imports() -> tuple[type[PendingRun], Callable[[Run, PendingRun], RunResult[Any]]]:
-    """Import what each run needs. Cached, because an import statement is slow even if its module is loaded."""
+def _pending_run_class() -> type[PendingRun]:
+    """Cached, because an import statement is slow even if its module is loaded."""
     from midspan._loop.prepare import PendingRun  # loaded with the first run
-    from midspan._loop.result import result_of
 
-    return PendingRun, result_of
+    return PendingRun
 
 
 def new_run_id() -> str:
     return f"run_{urandom(8).hex()}"
+
+
+class Chat(Struct, Generic[Output], frozen=True, eq=False):
+    """An immutable conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
+
+    agent: Agent[Output]
+    messages: History = History()
+    result: RunResult[Output] | None = None
+    """The result of the last question."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.agent, Agent):
+            raise ConfigError(f"a chat needs an Agent, got {self.agent!r:.80}")
+        if not isinstance(self.messages, History):  # a list, as saved conversations are read
+            force_setattr(self, "messages", History(check_messages(self.messages)))
+
+    @property
+    def text(self) -> str:
+        """The last answer; empty if nothing was asked yet."""
+        return "" if self.result is None else self.result.text
+
+    @property
+    def output(self) -> Output:
+        """The last answer as the requested type."""
+        if self.result is None:
+            raise ConfigError("nothing was asked yet")
+        return self.result.output
+
+    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> Chat[Output]:
+        """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
+        return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
+
+    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[Output]:
+        """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
+        options["messages"] = self.messages
+        result = await self.agent.run(prompt, **options)
+        return replace(self, messages=result.messages, result=result)
+
+    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[Output]:
+        """Like `ask`, for sync code."""
+        return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -147,7 +147,7 @@ class BackgroundRun:
         """Cancel the run, and wait until it is done. `message` is stored as the reason."""
         if message is not None:
             self._cancel_reason = message
-        if self._task.get_loop().is_closed():
+        if self.outcome is None and self._task.get_loop().is_closed():
             self._set_done(None)
         if self.outcome is None:
             self._check_event_loop()
@@ -179,7 +179,7 @@ class BackgroundRun:
                 raise
             error = raised
         if not self._summary.ended:
-            self._end(self._end_info(error), error.limit if isinstance(error, LimitReachedError) else None)
+            self._end(error)
         while self._unstored and self.journal_error is None:
             with suppress(asyncio.CancelledError):  # the event loop is shutting down
                 await self._flush()
@@ -204,25 +204,22 @@ class BackgroundRun:
                 if self.journal_error is not None:
                     raise self.journal_error
 
-    def _end_info(self, error: BaseException | None) -> ErrorInfo:
-        """Return why the run has no RunEnd of its own."""
-        error = self.journal_error or error
-        task = asyncio.current_task()
-        if error is None or (isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling()):
-            return ErrorInfo(CANCELLED, self._cancel_reason)
-        _log.info("run %s ended with %s", self.id, type(error).__name__, extra={"run_id": self.id})
-        return _error_info(error)
-
-    def _end(self, error: ErrorInfo, limit: str | None) -> None:
-        """Store the end of a run that has no RunEnd of its own."""
+    def _end(self, error: BaseException | None) -> None:
+        """Store the end of a run that has no RunEnd of its own. `error` ended it; None if it was cancelled."""
+        limit = error.limit if isinstance(error, LimitReachedError) else None
+        error, info = self.journal_error or error, ErrorInfo(CANCELLED, self._cancel_reason)
+        is_cancelled = isinstance(error, asyncio.CancelledError) and self._task.cancelling()
+        if error is not None and not is_cancelled:
+            _log.info("run %s ended with %s", self.id, type(error).__name__, extra={"run_id": self.id})
+            info = _error_info(error)
         if not self._events:
             with suppress(CodecError):  # then it is also the error with which the run ended
                 self._enqueue(RunStart(self.id, self._stream.model, self._stream.messages.messages))
-        reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
+        reason = CALL_CANCELLED if info.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), (call, started) in list(self._open.items()):
             result = call.error_result(f"{call.name} {reason}")
             self._enqueue(ToolEnd(turn, result, perf_counter() - started, index))
-        self._enqueue(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, error))
+        self._enqueue(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, info))
 
     def _enqueue(self, event: RunEvent) -> None:
         document = to_json(event)
@@ -243,8 +240,6 @@ class BackgroundRun:
             self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._start_writer)
 
     def _set_done(self, error: BaseException | None) -> None:
-        if self.outcome is not None:
-            return
         if not self._summary.ended:  # the event loop was shut down before the run could end
             info = ErrorInfo(CANCELLED, "the event loop of the run was closed")
             self._summary = replace(self._summary, state="cancelled", error=info)

@@ -36,7 +36,7 @@ class BackgroundRuns(ClosedOnExit):
     """Runs that continue in the background, in the event loop in which they are started."""
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
-        """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
+        """The last thousand results are kept, up to 64 MB of events. Without a journal, so are their events."""
         if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
             raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent
@@ -113,10 +113,7 @@ class BackgroundRuns(ClosedOnExit):
         return RunStatus.of(run_id, len(events), info.summary, RunState.of_events(events))
 
     async def result(self, run_id: str) -> RunResult[Any]:
-        """Wait until a run of this process has ended and is stored. Return its result, or raise its error.
-
-        The outcomes of the last thousand runs that have ended are kept, up to 64 MB of events.
-        """
+        """Wait until a run of this process has ended and is stored. Return its result, or raise its error."""
         run = self._find(run_id)
         if run is None:
             if (refused := self._refused.pop(run_id, None)) is not None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from midspan._loop.options import RunConfig, ToolSet
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, time_limit_error
 from midspan._loop.prompt import Messages, Prompt, conversation
+from midspan._loop.result import RunResult
 from midspan._loop.run import Run
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import CALL_NOT_RUN, RunState
@@ -108,6 +110,32 @@ class PendingRun:
         run = TracedRun(self, prepared, tracker, listener)
         run.telemetry = self.config.telemetry
         return run
+
+    def result_of(self, run: Run) -> RunResult[Any]:
+        """Return the result of the run, which has ended."""
+        state, output, end = run.state, run.prepared.output, run.end
+        assert end is not None, "a run ends with RunEnd or raises"
+        value: Any = end.text
+        if state.final_result is not None and not run.limits.ended_with_message:
+            value = state.final_result.value
+            with suppress(ArgumentError):  # the tool may return something else
+                value = value if output is None else output.type.parse(value)
+        elif output is not None and not run.limits.ended_with_message:
+            value = output.read(end.text)
+        return RunResult(
+            text=end.text,
+            output=value,
+            messages=state.history,
+            new_messages=state.history[self.earlier_messages :],
+            tool_calls=state.tool_runs,
+            usage=state.usage,
+            turns=state.turn,
+            run_id=run.id,
+            finish_reason=run.response.finish_reason,
+            citations=tuple(dict.fromkeys(state.citations)) if state.citations else (),
+            response=run.response,
+            limit=end.limit,
+        )
 
 
 async def prepare_run(run: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
@@ -211,10 +239,7 @@ class TypedOutput(Policy):
     def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
         """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
         self.type, self.schema, self.by_tool = output_type, schema, by_tool
-
-    @property
-    def requested(self) -> Output | None:
-        return None if self.by_tool else Output(self.schema.schema, self.schema.strict)
+        self.requested = None if by_tool else Output(schema.schema, schema.strict)
 
     def read(self, text: str) -> Any:
         """Return the value that a text holds. Raises ArgumentError if it is not of the type."""

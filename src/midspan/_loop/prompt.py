@@ -34,15 +34,16 @@ def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, in
     """
     if prompt is not None and messages is None:
         return History((to_message(prompt),)), 0
-    items, known = check_messages(messages or ()), 0
+    items = check_messages(messages or ())
     if prompt is not None:
         items.append(to_message(prompt))
     if not items:
         raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
-    if isinstance(messages, History):
-        known, _ = messages.cached(_REPAIRED)
-    repaired = _repair(items, known)
-    history = messages.with_messages(repaired) if isinstance(messages, History) else History(repaired)
+    earlier = messages if isinstance(messages, History) else History()
+    count, (known, _) = len(earlier), earlier.cached(_REPAIRED)
+    repaired = tuple(_repair(items, known))
+    # An unchanged history is continued, so that values derived from it are not computed again.
+    history = earlier.append(*repaired[count:]) if repaired[:count] == earlier.messages else History(repaired)
     history.cache(_REPAIRED, True)
     return history, len(repaired) - (prompt is not None)
 

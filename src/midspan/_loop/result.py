@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import cached_property
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from msgspec import Struct
 
@@ -22,7 +22,6 @@ from midspan._types.events import (
     ThoughtDelta,
     ToolCallDelta,
     ToolProgress,
-    ToolStart,
     TurnEnd,
     TurnRetry,
     TurnStart,
@@ -31,7 +30,7 @@ from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
 from midspan._types.texts import count_noun
-from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
+from midspan.errors import ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun
@@ -70,33 +69,6 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
         return f"RunResult({text!r}, {count_noun(self.turns, 'turn')}, {calls})"
 
 
-def result_of(run: "Run", pending: "PendingRun") -> RunResult[Any]:
-    """Return the result of a run that has ended."""
-    state, output, end = run.state, run.prepared.output, run.end
-    assert end is not None, "a run ends with RunEnd or raises"
-    value: Any = end.text
-    if state.final_result is not None and not run.limits.ended_with_message:
-        value = state.final_result.value
-        with suppress(ArgumentError):  # the tool may return something else
-            value = value if output is None else output.type.parse(value)
-    elif output is not None and not run.limits.ended_with_message:
-        value = output.read(end.text)
-    return RunResult(
-        text=end.text,
-        output=value,
-        messages=state.history,
-        new_messages=state.history[pending.earlier_messages :],
-        tool_calls=state.tool_runs,
-        usage=state.usage,
-        turns=state.turn,
-        run_id=run.id,
-        finish_reason=run.response.finish_reason,
-        citations=tuple(dict.fromkeys(state.citations)) if state.citations else (),
-        response=run.response,
-        limit=end.limit,
-    )
-
-
 class RunStream(ClosedFromPlainCode, Generic[Output]):
     """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
@@ -125,7 +97,7 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         run = self._queue.run
         if run is None or run.end is None:
             raise ConfigError("there is no result: the run was closed before its end, or has unread events")
-        return result_of(run, self._pending)
+        return self._pending.result_of(run)
 
     @property
     def messages(self) -> History:
@@ -302,15 +274,12 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                 case TurnRetry() if passed and not continues:
                     passed = ""
                     yield number, event
-                case ToolStart(turn=turn) if passed:
-                    passed = ""
-                    yield number, TurnRetry(turn, "the model made a call, so its text was not the answer")
                 case Interrupted(message):
                     problem = f"the run was interrupted: {message}"
                 case RunEnd(error=ErrorInfo() as info):
                     raise error_of(info, event.limit, state)
                 case RunEnd(text=text, turns=turns):
-                    if not text.startswith(passed):  # it is the text of a tool or of a limit
+                    if not text.startswith(passed):  # it is the text of a tool, of a limit or of another turn
                         passed = ""
                         yield number, TurnRetry(turns, "the run ended with another text")
                     if text != passed:

@@ -51,15 +51,14 @@ class Telemetry:
             raise ConfigError("Telemetry needs OpenTelemetry; run pip install 'midspan[otel]'") from error
         self.agent_name = agent_name
         self.include_content = include_content
-        self.tracer = trace.get_tracer("midspan", VERSION, tracer_provider)
+        self.trace, self.tracer = trace, trace.get_tracer("midspan", VERSION, tracer_provider)
 
     @contextmanager
     def span(
         self, operation: str, subject: str | None, parent: "Span | None", attributes: dict[str, Any]
     ) -> "Iterator[Span]":
         """Start a span, and record the error that ends it. It does not become the current span."""
-        from opentelemetry import trace
-
+        trace = self.trace
         kind = trace.SpanKind.INTERNAL if operation in ("execute_tool", "invoke_agent") else trace.SpanKind.CLIENT
         context = None if parent is None else trace.set_span_in_context(parent)
         name = operation if subject is None else f"{operation} {subject}"
@@ -74,9 +73,7 @@ class Telemetry:
 
     def fail(self, span: "Span", kind: str, message: str) -> None:
         """Mark a span as failed. Messages of errors quote arguments and answers, so they count as content."""
-        from opentelemetry.trace import StatusCode
-
-        span.set_status(StatusCode.ERROR, message[:1_000] if self.include_content else None)
+        span.set_status(self.trace.StatusCode.ERROR, message[:1_000] if self.include_content else None)
         span.set_attribute("error.type", kind)
 
 
@@ -153,8 +150,7 @@ class _TracedSource(WrapperSource):
         self._telemetry, self._run_span = telemetry, run_span
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        from opentelemetry import trace
-
+        trace = self._telemetry.trace
         attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
         if self._telemetry.include_content:
             attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)

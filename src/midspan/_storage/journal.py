@@ -15,7 +15,8 @@ from midspan._types.events import CANCELLED, ErrorInfo, Interrupted, RunEnd, Run
 from midspan._types.exchange import Usage
 from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunExistsError, UnknownRunError
 
-NumberedEvents = list[tuple[int, bytes]]
+StoredEvents = list[tuple[int, bytes]]
+"""Events as JSON documents, each with its number."""
 StateName = Literal["running", "completed", "failed", "cancelled", "interrupted"]
 ENDED_STATES = ("completed", "failed", "cancelled")
 
@@ -51,6 +52,10 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
                 state: StateName = "cancelled" if error.kind == CANCELLED else "failed"
                 return replace(self, state=state, turns=event.turns, usage=event.usage, error=error)
         return self
+
+
+NEW_RUN = RunSummary()
+"""The summary of a run without events."""
 
 
 class RunInfo(Struct, frozen=True):
@@ -101,7 +106,7 @@ class Journal(Protocol):
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary | None = None,
+        summary: RunSummary = NEW_RUN,
     ) -> int:
         """Store all of the events or none, and return the number of the next one.
 
@@ -109,13 +114,13 @@ class Journal(Protocol):
         exists, UnknownRunError if it is not 0 and the run does not exist, and RunElsewhereError if another writer has
         appended or the run has ended: of two concurrent writers, one gets this error.
 
-        `owner` and `session` are stored when the run is created. `summary` replaces the stored summary. A summary with
-        a final state ends the run, and nothing can be appended afterwards.
+        `owner` and `session` are stored when the run is created, `summary` with each append. A summary with a final
+        state ends the run, and nothing can be appended afterwards.
 
         If append is cancelled or raises anything else, the outcome is unknown: read the run before continuing.
         """
 
-    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
         """The stored events from this number on, at most `limit`. Raises UnknownRunError."""
 
     async def get(self, run: str) -> RunInfo:
@@ -158,16 +163,15 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
     return None
 
 
-def check_state(state: str | None) -> None:
-    """Raise ConfigError if it is not the name of a state."""
+def check_query(limit: int | None, after: str | None = None, state: str | None = None) -> tuple[int, int]:
+    """Return how many rows a query may return, and the number above those of all its rows.
+
+    Raises ConfigError if a value, which may come from outside, is not valid.
+    """
     if state is not None and state not in get_args(StateName):
         raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
-
-
-def cursor_number(cursor: str | None) -> int:
-    """The number in a cursor, which may come from outside; without a cursor, a number above all others."""
-    if cursor is None:
-        return sys.maxsize
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-        raise ConfigError(f"{cursor!r} is not a cursor of this journal; pass RunInfo.cursor")
-    return int(cursor)
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit must be 0 or more, or None for no limit, got {limit}")
+    if after is not None and not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
+    return sys.maxsize if limit is None else limit, sys.maxsize if after is None else int(after)

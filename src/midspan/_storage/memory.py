@@ -8,16 +8,16 @@ from itertools import count, islice
 from msgspec.structs import replace
 
 from midspan._storage.journal import (
-    NumberedEvents,
+    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
     SessionInfo,
     Sessions,
     StateName,
-    check_state,
+    StoredEvents,
+    check_query,
     conflict,
-    cursor_number,
 )
 from midspan.errors import UnknownRunError
 
@@ -40,7 +40,7 @@ class MemoryJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary | None = None,
+        summary: RunSummary = NEW_RUN,
     ) -> int:
         with self._lock:
             now, info = time.time(), self._runs.get(run)
@@ -49,19 +49,18 @@ class MemoryJournal:
             if error is not None:
                 raise error
             if info is None:
-                info = RunInfo(run, 0, RunSummary(), owner, session, now, now, str(next(self._numbers)))
+                info = RunInfo(run, 0, summary, owner, session, now, now, str(next(self._numbers)))
             stored = self._events.setdefault(run, [])
             stored.extend(events)
             updated_at = max(info.updated_at, now)  # the clock may be set back
-            summary = summary or info.summary
             self._runs[run] = replace(info, length=len(stored), summary=summary, updated_at=updated_at)
             return len(stored)
 
-    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        events = self._events.get(run)
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
+        events, (rows, _) = self._events.get(run), check_query(limit)
         if events is None:
             raise UnknownRunError(run)
-        return list(islice(enumerate(events[from_seq:], from_seq), limit))
+        return list(islice(enumerate(events[from_seq:], from_seq), rows))
 
     async def get(self, run: str) -> RunInfo:
         info = self._runs.get(run)
@@ -78,8 +77,7 @@ class MemoryJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        check_state(state)
-        before = cursor_number(after)
+        rows, before = check_query(limit, after, state)
         matching = (
             info
             for info in self._newest_first(owner)
@@ -87,18 +85,18 @@ class MemoryJournal:
             and (session is None or info.session == session)
             and (state is None or info.summary.state == state)
         )
-        return list(islice(matching, limit))
+        return list(islice(matching, rows))
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        before = cursor_number(after)
+        rows, before = check_query(limit, after)
         sessions: dict[tuple[str | None, str], Runs] = {}
         for info in self._newest_first(owner):
             if info.session is not None:
                 sessions.setdefault((info.owner, info.session), []).append(info)
         matching = (_session_info(runs) for runs in sessions.values() if int(runs[0].cursor) < before)
-        return list(islice(matching, limit))
+        return list(islice(matching, rows))
 
     async def delete(self, run: str) -> bool:
         return self.drop(run)

@@ -21,16 +21,16 @@ import msgspec
 
 from midspan._storage.journal import (
     ENDED_STATES,
-    NumberedEvents,
+    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
     SessionInfo,
     Sessions,
     StateName,
-    check_state,
+    StoredEvents,
+    check_query,
     conflict,
-    cursor_number,
 )
 from midspan._storage.sqlite_file import open_file, translated
 from midspan.errors import ConfigError, JournalError, UnknownRunError
@@ -38,16 +38,12 @@ from midspan.errors import ConfigError, JournalError, UnknownRunError
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 """Is called in a transaction. It returns an error that concerns one caller, because raising it would roll back all."""
-_Job = tuple[Work[Any], asyncio.Future[Any]]
 
-_CREATE = (
-    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
-    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
-)
-_UPDATE = (  # the clock may be set back
-    "UPDATE runs SET length = ?, updated_at = max(updated_at, ?), "
-    "state = ifnull(?, state), summary = ifnull(?, summary) WHERE id = ?"
-)
+_SAVE_RUN = """
+INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET length = excluded.length, state = excluded.state, summary = excluded.summary,
+updated_at = max(updated_at, excluded.updated_at)
+"""  # max: the clock may be set back
 _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 _INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, CAST(id AS TEXT) FROM runs"
 _SESSIONS = """
@@ -69,6 +65,8 @@ class SqliteJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"path must be a string or a Path, got {path!r:.80}")
         file = Path(path).absolute()  # the program may change its directory before the file is opened
         self._writer = _ConnectionThread("midspan-journal-writer", file, "BEGIN IMMEDIATE")
         self._reader = _ConnectionThread("midspan-journal-reader", file, "BEGIN")
@@ -81,7 +79,7 @@ class SqliteJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary | None = None,
+        summary: RunSummary = NEW_RUN,
     ) -> int:
         events = tuple(events)  # the caller may change the list before it is stored
 
@@ -92,27 +90,27 @@ class SqliteJournal:
             if error is not None:
                 return error
             now, length = time.time(), expected_seq + len(events)
-            if run_id is None:
-                run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid
-            numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
+            fields = (run, owner, session, length, summary.state, msgspec.json.encode(summary), now, now)
+            saved = connection.execute(_SAVE_RUN, fields)
+            numbered = [(run_id or saved.lastrowid, seq, event) for seq, event in enumerate(events, expected_seq)]
             connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-            state, stored = (None, None) if summary is None else (summary.state, msgspec.json.encode(summary))
-            connection.execute(_UPDATE, (length, now, state, stored, run_id))
             return length
 
         return await self._writer.do(work)
 
-    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        def work(connection: sqlite3.Connection) -> NumberedEvents | JournalError:
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
+        rows, _ = check_query(limit)
+
+        def work(connection: sqlite3.Connection) -> StoredEvents | JournalError:
             row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 return UnknownRunError(run)
-            return connection.execute(_EVENTS, (*row, from_seq, -1 if limit is None else limit)).fetchall()
+            return connection.execute(_EVENTS, (*row, from_seq, rows)).fetchall()
 
         return await self._reader.do(work)
 
     async def get(self, run: str) -> RunInfo:
-        infos = await self._list({"run = ?": run}, None)
+        infos = await self._list({"run = ?": run}, 1)
         if not infos:
             raise UnknownRunError(run)
         return infos[0]
@@ -126,15 +124,15 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        check_state(state)
-        filters = {"id < ?": cursor_number(after), "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._list(filters, limit)
+        rows, before = check_query(limit, after, state)
+        filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
+        return await self._list(filters, rows)
 
-    async def _list(self, filters: dict[str, Any], limit: int | None) -> Runs:
+    async def _list(self, filters: dict[str, Any], rows: int) -> Runs:
         """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
         used = {condition: value for condition, value in filters.items() if value is not None}
         query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
-        values = (*used.values(), -1 if limit is None else limit)
+        values = (*used.values(), rows)
 
         def work(connection: sqlite3.Connection) -> Runs:
             return [
@@ -147,9 +145,10 @@ class SqliteJournal:
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        values = {"owner": owner, "before": cursor_number(after), "limit": -1 if limit is None else limit}
-        rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
-        return [SessionInfo(*row) for row in rows]
+        rows, before = check_query(limit, after)
+        values = {"owner": owner, "before": before, "limit": rows}
+        found = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
+        return [SessionInfo(*row) for row in found]
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
@@ -176,7 +175,7 @@ class _ConnectionThread:
     def _start(self) -> None:
         self._process = os.getpid()
         self._executor = ThreadPoolExecutor(1, self._name)
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
         self._is_scheduled = False
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []

@@ -91,9 +91,6 @@ class RunContext(Generic[User]):
         if self._on_error is not None:
             self._on_error(error)
 
-    def __repr__(self) -> str:
-        return f"<RunContext of call {self.call_id!r} in run {self.run_id!r}>"
-
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt at this call, also after a crash. Pass it to services that support such keys.

@@ -3,16 +3,20 @@
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, ProviderData
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
-from midspan.errors import ProviderError
 
 T = TypeVar("T")
+OnRetry = Callable[..., None]
+"""Gets the number of the attempt that failed, the seconds until the next one, and the ProviderError.
+
+If another model gets the request, the fourth argument is its name.
+"""
 _MAX_DERIVED = 64
 
 
@@ -71,17 +75,6 @@ class Budget(Struct, frozen=True, gc=False):
 
     max_requests: int | None = None
     max_tokens: int | None = None
-
-
-class OnRetry(Protocol):
-    """Gets the number of the attempt that failed, the seconds until the next one, and the error.
-
-    `model` is the name of the model that gets the request, if it is another one.
-    """
-
-    def __call__(
-        self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None, /
-    ) -> None: ...
 
 
 class ModelRequest(Struct, frozen=True, gc=False):

@@ -68,11 +68,6 @@ class History:
         longer._derived = self._derived
         return longer
 
-    def with_messages(self, messages: Iterable[Message]) -> "History":
-        """Return a history of these messages. Cached values are kept if they start with all messages of this one."""
-        items, count = tuple(messages), len(self.messages)
-        return self.append(*items[count:]) if items[:count] == self.messages else History(items)
-
     def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
         """Return what `extend` makes of these messages, computed once and cached here.
 

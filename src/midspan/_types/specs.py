@@ -194,8 +194,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         if isinstance(self.max_calls_per_tool, dict):
             numbers |= {"max_calls_per_tool": None, **self.max_calls_per_tool}
         for name, value in numbers.items():
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
+            kind = float if name == "max_seconds" else int
+            if value is not None and not (isinstance(value, int | kind) and value > 0):
+                raise ConfigError(f"{name} must be a positive {kind.__name__} or None, got {value!r}")
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
 
@@ -229,7 +230,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and not (isinstance(self.max_tokens, int) and self.max_tokens > 0):
-            raise ConfigError(f"max_tokens must be a positive number, got {self.max_tokens!r}")
+            raise ConfigError(f"max_tokens must be a positive int or None, got {self.max_tokens!r}")
         for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
             if isinstance(value, float) and not isfinite(value):  # JSON has no such number
