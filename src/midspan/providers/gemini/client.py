@@ -105,8 +105,8 @@ class Gemini(ClosedOnExit):
                     raise  # a second request would repeat what the caller has seen
                 request = self._retry_unvalidated(request, error)
                 continue
-            response = long_decode.add(decoder.response(), decoder.continuation_token)
-            first_index = decoder.next_index
+            response = long_decode.add(decoder.response(), decoder.candidate.continuation_token)
+            first_index = decoder.accumulator.next_index
             if long_decode.next_token is None:
                 break
         yield _with_citations(response) if request.config.has_builtins else response

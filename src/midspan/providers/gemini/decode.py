@@ -198,7 +198,7 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
         return NO_BYTES, "model", []
     content = _read_content(raw)
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
-    parts = [_read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
+    parts = [read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
@@ -208,12 +208,7 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
     return raw if parts else NO_BYTES, role, parts
 
 
-def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
-    """Decode the bytes of a part."""
-    return _read_part(raw, make_id)[0]
-
-
-def _read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
+def read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
     """Decode a part, and return it with its bytes, in which invalid characters are replaced."""
     try:
         return _plain_value(_read_plain_part(raw), make_id), raw
@@ -274,11 +269,10 @@ def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> 
     id, name, arguments = call.id or make_id(), call.name or "", call.args or call.extra.get("args") or {}
     if isinstance(arguments, dict):
         return ToolCall(id, name, arguments, None, None, data)
+    from midspan.providers.stream import with_arguments  # a run without streaming does not need it otherwise
+
     text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    try:
-        return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), None, None, data)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        return ToolCall(id, name, {}, text, f"the arguments must be a JSON object: {error}", data)
+    return with_arguments(ToolCall(id, name, {}, None, None, data), text)
 
 
 def _media_of(part: "wire.Part | wire.FunctionResponsePart") -> "wire.Blob | wire.FileData | None":

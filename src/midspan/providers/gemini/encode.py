@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from midspan._types.encoded import EncodedMessage, MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
@@ -20,7 +19,7 @@ from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, Tool
 from midspan.errors import ConfigError
 from midspan.providers.encoding import join_turns
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, join_contents, part_of
+from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, read_part
 from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
@@ -51,8 +50,8 @@ def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> 
     previous: Message | None = None
     for message in messages:
         if previous is not None and _is_one_turn(previous, message):
-            turns = join_turns(messages, _is_one_turn)
-            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+            turns = [_joined(turn) for turn in join_turns(messages, _is_one_turn)]
+            return [content for turn in turns if (content := encode_message(turn, capabilities))]
         if content := encode_message(message, capabilities):
             contents.append(content)
         previous = message
@@ -72,16 +71,10 @@ def _is_one_turn(first: Message, second: Message) -> bool:
     return not (_sent_bytes(first) and _sent_bytes(second))
 
 
-def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
+def _joined(turn: Sequence[Message]) -> Message:
     if len(turn) == 1:
-        return encode_message(turn[0], capabilities)
-    contents: list[Raw] = []
-    for message in turn:
-        if content := encode_message(message, capabilities):
-            contents.append(Raw(content))
-        if any(type(part) is ToolCall for part in message.parts):
-            capabilities = replace(capabilities, signatures=False)  # only the first call of a turn needs a signature
-    return join_contents(contents) if contents else b""
+        return turn[0]
+    return Message(turn[0].role, tuple(part for message in turn for part in message.parts))
 
 
 def _sent_bytes(value: Message | Part) -> Raw:
@@ -157,7 +150,7 @@ def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
     """Return a part that Gemini sent: its bytes if they can be sent back, else its current value with its signature."""
     if isinstance(part, Opaque):
         return raw if capabilities.server_side_parts or not _is_server_side(part) else None
-    as_sent = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
+    as_sent, _ = read_part(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
     is_unchanged = encode_json(as_sent) == encode_json(part)
     is_accepted = capabilities.media_in_results or not isinstance(part, ToolResult)
     if is_unchanged and is_accepted and (capabilities.call_ids or not _has_id(part)):
