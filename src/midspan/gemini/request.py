@@ -11,12 +11,11 @@ from midspan._schema.adapt import adapt_schema
 from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
-from midspan.errors import ConfigError
-from midspan.gemini.output import output_fields, schema_field
-from midspan.gemini.types import FunctionDeclaration, read, set_fields, to_json_data
+from midspan.errors import ConfigError, SchemaError
+from midspan.gemini.types import FunctionDeclaration, check_schema, read, set_fields, to_json_data
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
-from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
+from midspan.providers.gemini.proto import Proto, dump, from_plain, has_extra, to_plain
 from midspan.tools.function import tool_of
 from midspan.tools.toolbox import SessionTools, Toolbox
 
@@ -133,9 +132,41 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.Gene
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
-    fields, output_type = output_fields(schema, json_schema, merged.get("response_mime_type"))
+    fields, output_type = _output_fields(schema, json_schema, merged.get("response_mime_type"))
     merged = fields | merged
     return read(wire.GenerationConfig, merged, "") if merged else None, output_type
+
+
+def _output_fields(schema: Any, json_schema: Any, mime_type: Any) -> tuple[dict[str, Any], Any]:
+    """Return the fields of generationConfig that ask for an answer of a schema or a type, and the type of the answer.
+
+    The type is Any if a schema was passed instead of a type.
+    """
+    if schema is not None and json_schema is not None:
+        raise ConfigError("response_schema and response_json_schema are both given; the API accepts only one of them")
+    requested = json_schema if schema is None else schema
+    if requested is None:
+        return {}, Any
+    fields = {"response_mime_type": "application/json"}
+    if isinstance(requested, wire.Schema | Mapping):
+        if schema is None:
+            return {**fields, "response_json_schema": requested}, Any
+        return fields | _schema_field(requested, "response_schema", "response_schema", "response_json_schema"), Any
+    if mime_type not in (None, "application/json"):
+        raise ConfigError(f"an answer of a type is JSON, not {mime_type}; leave response_mime_type out")
+    from midspan._schema.output_type import OutputType  # loaded with the first type
+
+    adapted = adapt_schema(OutputType(requested).schema, GEMINI_JSON_SCHEMA, arguments=False).schema
+    return fields | ({"response_json_schema": adapted} if adapted else {}), requested
+
+
+def _schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
+    """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
+    check_schema(schema, where)
+    plain = to_json_data(schema, where)
+    if isinstance(plain, bool):
+        raise SchemaError(f"{where}: {plain} is not an object")
+    return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
@@ -289,7 +320,7 @@ def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
     fields = set_fields(wire.FunctionDeclaration, declaration, where)
     for name in ("parameters", "response"):
         if name in fields:
-            fields |= schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
+            fields |= _schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
     return read(wire.FunctionDeclaration, fields, where)
 
 

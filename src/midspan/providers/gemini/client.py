@@ -196,26 +196,23 @@ class LongDecode(Struct):
 
 def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
     """Return a response and its continuation as one."""
-    finish = second.finish_reason
+    from midspan.providers.gemini.decode import ORIGIN, join_contents
+
+    message, finish = first.message, second.finish_reason
     if not second.message.parts and finish is FinishReason.END:
         finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
+    contents = [turn.provider_data.raw for turn in (message, second.message) if turn.parts and turn.provider_data]
+    if contents:
+        data = ProviderData(ORIGIN, join_contents(contents))
+        message = Message("model", message.parts + second.message.parts, data)
     return replace(
         second,
-        message=_joined(first.message, second.message),
+        message=message,
         finish_reason=finish,
         usage=first.usage + second.usage,
         raw=first.raw + second.raw,
         requests=first.requests + 1,
     )
-
-
-def _joined(first: Message, second: Message) -> Message:
-    from midspan.providers.gemini.decode import ORIGIN, join_contents
-
-    contents = [message.provider_data.raw for message in (first, second) if message.parts and message.provider_data]
-    if len(contents) < 2:
-        return first if first.parts else second
-    return Message("model", first.parts + second.parts, ProviderData(ORIGIN, join_contents(contents)))
 
 
 def _with_citations(response: ModelResponse) -> ModelResponse:
