@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import GenerationConfig as GenerationConfig
     from midspan.providers.gemini.wire import GoogleMaps as GoogleMaps
     from midspan.providers.gemini.wire import GoogleSearch as GoogleSearch
-    from midspan.providers.gemini.wire import GoogleSearchRetrieval as GoogleSearchRetrieval
     from midspan.providers.gemini.wire import McpServer as McpServer
     from midspan.providers.gemini.wire import SafetySetting as SafetySetting
     from midspan.providers.gemini.wire import ThinkingConfig as ThinkingConfig
@@ -38,7 +37,7 @@ _NAMES = {
     "midspan.providers.gemini.cached": "Cached",
     "midspan.providers.gemini.wire": (
         "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch "
-        "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
+        "McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
     ),
 }
 
