@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import CachedContent, Page
 
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
-_MAX_PAGES = 1000
 _KEY_HEADER = "x-goog-api-key"
 _KEY_PAGE = "https://aistudio.google.com/apikey"
 _HOW_TO_LOG_IN = (
@@ -52,14 +51,11 @@ class GeminiApi(RestClient):
         from midspan.providers.gemini.proto import load  # loaded with the first list
         from midspan.providers.gemini.wire import Page
 
-        token = ""
-        for _ in range(_MAX_PAGES):
-            page = load(Page, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+        query: str | None = ""
+        while query is not None:
+            page = load(Page, await self.call("GET", path + query))
             yield page
-            token = page.next_page_token or ""
-            if not token:
-                return
-        raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
+            query = f"?pageToken={quote(page.next_page_token, '')}" if page.next_page_token else None
 
 
 def duration(seconds: float) -> str:

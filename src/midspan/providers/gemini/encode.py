@@ -201,9 +201,9 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
     """Return the encoder of the contents of a request, and the JSON before and after the contents."""
     head = HEAD
-    if config.system and not capabilities.system_instruction and not _cache_name(config):
-        head = head_with({"role": "user", "parts": [{"text": config.system}]})
     fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
+    if config.system and not capabilities.system_instruction and "cachedContent" not in fields:
+        head = head_with({"role": "user", "parts": [{"text": config.system}]})
     tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
     return message_encoder(capabilities), head, tail
 
@@ -216,10 +216,12 @@ def head_with(system: Any) -> bytes:
 def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
     """Return the config of a request as plain values; a cache holds them."""
     fields: dict[str, Any] = {}
-    if cache := _cache_name(config):
+    if config.cache is not None and config.cache.key:
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
-        fields["cachedContent"] = cache  # it holds the other three, which the API rejects in the same request
+        fields["cachedContent"] = (
+            config.cache.key
+        )  # it holds the other three, which the API rejects in the same request
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}
@@ -229,11 +231,6 @@ def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
         fields["toolConfig"] = tool_config
     fields["generationConfig"] = _generation_config(config, capabilities)
     return {name: value for name, value in fields.items() if value}
-
-
-def _cache_name(config: RequestConfig) -> str | None:
-    """Return the name of the context cache to use; without one Gemini caches long prefixes by itself."""
-    return None if config.cache is None else config.cache.key
 
 
 def _tools(config: RequestConfig) -> list[dict[str, Any]]:
