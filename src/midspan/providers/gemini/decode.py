@@ -92,7 +92,7 @@ class Chunk(Struct, rename="camel", gc=False):
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: dict[str, Any] | None = None
-    error: Raw = NO_BYTES
+    error: Any = None
 
 
 class Signed(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -147,7 +147,7 @@ def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
             document = _repaired(document)
             chunk = _read_essentials(document)
     raw = Raw(document)
-    if chunk.error is not NO_BYTES and chunk.error != _NULL:
+    if chunk.error is not None:
         raise parse_error(500, raw)
     for candidate in chunk.candidates or ():
         if candidate is not None and not candidate.index:  # 0, or left out

@@ -5,7 +5,7 @@ What Gemini sent goes back unchanged; messages of another provider's model are e
 
 import logging
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
 @cache
 def message_encoder(capabilities: Capabilities) -> MessageEncoder:
     """Return the encoder of messages for a model."""
-    return MessageEncoder(capabilities, lambda messages: encode_messages(messages, capabilities), _is_one_turn)
+    return MessageEncoder(capabilities, partial(encode_messages, capabilities=capabilities), _is_one_turn)
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
@@ -122,14 +122,12 @@ def _is_server_side(part: Part) -> bool:
 
 
 def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
-    is_from_gemini = message.provider_data is not None and message.provider_data.origin == ORIGIN
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
-    media: list[Any] = []
     for part in message.parts:
         if part.provider_data is not None and (raw := _sent_bytes(part)):
             encoded = _encode_sent_part(part, raw, capabilities)
-        elif is_from_gemini and isinstance(part, Thought):
+        elif type(part) is Thought and message.provider_data is not None and message.provider_data.origin == ORIGIN:
             encoded = {"text": part.text, "thought": True}
         else:
             encoded = _encode_plain_part(part, capabilities)
@@ -141,9 +139,10 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
                 fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
-        if type(part) is ToolResult and part.content and not capabilities.media_in_results:
-            media += map(encode_blob, part.media)
-    return parts + media if media else parts
+    if not capabilities.media_in_results:
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        parts += [encode_blob(blob) for result in results for blob in result.media]
+    return parts
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
