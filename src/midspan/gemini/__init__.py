@@ -7,7 +7,6 @@ from midspan._lazy import lazy_attributes
 if TYPE_CHECKING:
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
-    from midspan.gemini.request import declaration_of as declaration_of
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.types import Content as Content
     from midspan.gemini.types import FunctionCall as FunctionCall
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "midspan.gemini.client": "AsyncClient Client",
-    "midspan.gemini.request": "declaration_of",
     "midspan.gemini.response": "GenerateContentResponse",
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
     "midspan.providers.gemini.cached": "Cached",

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing
 from functools import cached_property, lru_cache, partial, wraps
 from types import FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from midspan._loop.blocking import iterate, run_blocking
+from midspan._loop.blocking import ClosedFromPlainCode, iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
@@ -231,7 +231,7 @@ class Caches:
     delete = _blocking(AsyncCaches.delete)
 
 
-class Client:
+class Client(ClosedFromPlainCode):
     """The Gemini API for sync code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
@@ -246,7 +246,6 @@ class Client:
     list_models = _blocking(AsyncClient.list_models)
     stop_stream = _blocking(AsyncClient.stop_stream)
     get_stream_status = _blocking(AsyncClient.get_stream_status)
-    close = _blocking(AsyncClient.aclose)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -266,8 +265,5 @@ class Client:
         """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
         return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def aclose(self) -> None:
+        await self.aio.aclose()

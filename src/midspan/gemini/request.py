@@ -292,21 +292,18 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
         return _read_declaration(function, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
         try:
-            return _cached_declaration(function)
+            return _declare_callable(function)
         except TypeError:  # it may be unhashable
-            return declaration_of(function)
+            return _declare_callable.__wrapped__(function)
     raise ConfigError(
         f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 
 
-def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
-    """Return the declaration of a Python function or a tool."""
+@lru_cache(maxsize=256)
+def _declare_callable(function: Callable[..., Any]) -> FunctionDeclaration:
     return _declaration_of(tool_of(function).spec)
-
-
-_cached_declaration = lru_cache(maxsize=256)(declaration_of)
 
 
 def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:

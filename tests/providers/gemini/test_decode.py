@@ -11,7 +11,7 @@ from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
-from midspan.providers.gemini import decode
+from midspan.providers.gemini import decode, stream
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
@@ -621,8 +621,8 @@ def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(p
 
 
 def test_streamed_calls_with_one_id_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    encode_json, encoded = decode.encode_json, []
-    monkeypatch.setattr(decode, "encode_json", lambda value: encoded.append(value) or encode_json(value))
+    encode_json, encoded = stream.encode_json, []
+    monkeypatch.setattr(stream, "encode_json", lambda value: encoded.append(value) or encode_json(value))
     calls = [{"functionCall": {"id": "1", "name": "f", "args": {"n": number}}} for number in range(200)]
     decoder = StreamDecoder()
     for call in [*calls, calls[7]]:

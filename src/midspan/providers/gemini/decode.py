@@ -28,6 +28,7 @@ from midspan._types.parts import (
 )
 from midspan._types.texts import replace_surrogates
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
 from midspan.providers.gemini.proto import READ_ERRORS, dump, known_fields, load
@@ -105,7 +106,6 @@ _read_chunk = msgspec.json.Decoder(Chunk).decode
 _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
-encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of a JSON object, each as its own bytes."""
 _items_of = msgspec.json.Decoder(list[Raw]).decode

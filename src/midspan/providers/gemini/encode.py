@@ -17,9 +17,9 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import join_turns
+from midspan.providers.encoding import encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, read_part
+from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, read_part
 from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
@@ -200,7 +200,10 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
     """Return the encoder of the contents of a request, and the JSON before and after the contents."""
     head = HEAD
-    fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
+    fields = prompt_fields(config, capabilities)
+    if generation_config := _generation_config(config, capabilities):
+        fields["generationConfig"] = generation_config
+    fields = _merged(fields, _extra_fields(config.settings))
     if config.system and not capabilities.system_instruction and "cachedContent" not in fields:
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
     tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
@@ -212,8 +215,8 @@ def head_with(system: Any) -> bytes:
     return HEAD + encode_json(system) + b","
 
 
-def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
-    """Return the config of a request as plain values; a cache holds them."""
+def prompt_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    """Return the system prompt and the tools, which a cache can hold, or the name of the cache that holds them."""
     fields: dict[str, Any] = {}
     if config.cache is not None and config.cache.key:
         if not capabilities.explicit_cache:
@@ -228,7 +231,6 @@ def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
         functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
         tool_config = tool_config_fields(functions, config.tool_choice, capabilities, has_builtins=config.has_builtins)
         fields["toolConfig"] = tool_config
-    fields["generationConfig"] = _generation_config(config, capabilities)
     return {name: value for name, value in fields.items() if value}
 
 
@@ -240,12 +242,8 @@ def _tools(config: RequestConfig) -> list[dict[str, Any]]:
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
-    declaration: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        declaration["description"] = tool.description
-    if tool.parameters:
-        declaration["parametersJsonSchema"] = tool.parameters
-    return declaration
+    fields = {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+    return {name: value for name, value in fields.items() if value}
 
 
 def tool_config_fields(

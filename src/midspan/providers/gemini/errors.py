@@ -34,7 +34,7 @@ def parse_error(
 ) -> errors.ProviderError:
     """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
-        return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
+        return error_for_status(status, f"Gemini answered {status}: {describe_redirect(location)}")
     error = _error_object(bytes(body))
     code, name = error.get("code"), error.get("status")
     if isinstance(code, int) and code >= 400:

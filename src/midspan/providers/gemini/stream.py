@@ -14,6 +14,7 @@ from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.stream import StreamAccumulator
@@ -112,7 +113,7 @@ class StreamDecoder:
     def _position_of(self, call: ToolCall, new: int) -> int:
         """Return the position of an equal earlier call; if there is none, note and return the position `new`."""
         # The arguments are compared as JSON, because 1 == 1.0 == True in Python.
-        return self._calls.setdefault((call.id, call.name, decode.encode_json(call.arguments)), new)
+        return self._calls.setdefault((call.id, call.name, encode_json(call.arguments)), new)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
@@ -192,7 +193,7 @@ class _OpenCall:
             texts = [value for value in values if isinstance(value, str)]
             _assign(self._arguments, path, "".join(texts) if texts else values[-1] if values else None)
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
-        return Raw(msgspec.json.encode({**self._part, "functionCall": {**call, "args": self._arguments}}))
+        return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments}}))
 
 
 _Path = tuple[str | int, ...]
@@ -244,7 +245,7 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
         elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
-            yield part_type(text), Raw(decode.encode_json(fields))
+            yield part_type(text), Raw(encode_json(fields))
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:
