@@ -260,23 +260,16 @@ def read_tools(tools: Any) -> list[wire.Tool]:
 
 
 def _read_tool(tool: Any, where: str) -> wire.Tool:
-    match tool:
-        case wire.McpServer():
-            return read(wire.Tool, {"mcp_servers": [tool]}, where)
-        case wire.Builtin():
-            builtin = tool.as_builtin()
-            return read(wire.Tool, {builtin.name: builtin.config}, where)
-        case wire.Tool():
-            return _read_whole_tool(tool, where)
-        case Mapping() if "name" not in tool and "function" not in tool:
-            return _read_whole_tool(tool, where)
-        case Toolbox() | SessionTools():
-            return wire.Tool(function_declarations=[_declaration_of(item.spec) for item in tool.tools().values()])
-    return wire.Tool(function_declarations=[_read_function(tool, where)])
-
-
-def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
     """Return a tool with any of its fields; its functions may be given in any form."""
+    if isinstance(tool, wire.McpServer):
+        tool = {"mcp_servers": [tool]}
+    elif isinstance(tool, wire.Builtin):
+        builtin = tool.as_builtin()
+        tool = {builtin.name: builtin.config}
+    elif isinstance(tool, Toolbox | SessionTools):
+        tool = {"function_declarations": [item.spec for item in tool.tools().values()]}
+    elif not (isinstance(tool, wire.Tool) or (isinstance(tool, Mapping) and not {"name", "function"} & tool.keys())):
+        return wire.Tool(function_declarations=[_read_function(tool, where)])
     fields = set_fields(wire.Tool, tool, where)
     functions = fields.pop("function_declarations", ())
     declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]

@@ -18,7 +18,6 @@ from midspan.errors import ArgumentError, ConfigError, MalformedResponseError
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Api
-from midspan.providers.gemini.decode import finish_reason_of
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
 
@@ -159,8 +158,7 @@ class ChunkReader:
                     parts.append(Text(text))
                 case PartDelta(delta=ThoughtPartDelta(text)):
                     parts.append(Thought(text))
-        message, reason = Message("model", tuple(parts)), self.decoder.finish_reason
-        answer = ModelResponse(message, finish_reason_of(reason), reason, raw=(Raw(document),))
+        answer = ModelResponse(Message("model", tuple(parts)), *self.decoder.finish_reason, raw=(Raw(document),))
         return GenerateContentResponse(answer, is_chunk=True)
 
     @property

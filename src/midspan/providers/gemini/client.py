@@ -183,15 +183,12 @@ class LongDecode(Struct):
         """Add the response to a request, and return the whole so far."""
         is_stuck = token == self.next_token
         self.response = response = response if self.response is None else _continued(self.response, response)
-        pauses = response.finish_reason is CONTINUES and not is_stuck
-        self.next_token = token if pauses and not self._is_over_budget(response) else None
-        return response
-
-    def _is_over_budget(self, response: ModelResponse) -> bool:
         requests, tokens = self.budget.max_requests, self.budget.max_tokens
-        if response.requests >= (_MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)):
-            return True
-        return tokens is not None and response.usage.total >= tokens
+        max_requests = _MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)
+        is_over_budget = response.requests >= max_requests or (tokens is not None and response.usage.total >= tokens)
+        pauses = response.finish_reason is CONTINUES and not is_stuck
+        self.next_token = token if pauses and not is_over_budget else None
+        return response
 
 
 def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:

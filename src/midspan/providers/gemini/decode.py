@@ -118,22 +118,19 @@ def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_i
 
 def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tuple[ModelResponse, str | None]:
     """Return the response, and the token with which it can be continued if it is not complete."""
-    raw, chunk, candidate = read(body)
+    document, chunk, candidate = read(body)
     if candidate is None:
         candidate = no_candidate(chunk.prompt_feedback)
-    message = _message_of(candidate.content, make_id)
-    return response_of(message, chunk, candidate, (raw,), api), candidate.continuation_token
-
-
-def _message_of(raw: Raw, make_id: MakeId) -> Message:
+    raw = candidate.content
     try:
-        parts = [_plain_value(part, make_id) for part in _read_plain_content(raw).parts]
-        if parts:
-            return Message("model", tuple(parts), ProviderData(ORIGIN, raw))
+        parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
     except READ_ERRORS:
-        pass
-    raw, _, read_parts = read_content(raw, make_id)
-    return Message("model", linked([part for part, _ in read_parts]), ProviderData(ORIGIN, raw))
+        parts = ()
+    if not parts:
+        raw, _, read_parts = read_content(raw, make_id)
+        parts = linked([part for part, _ in read_parts])
+    message = Message("model", parts, ProviderData(ORIGIN, raw))
+    return response_of(message, chunk, candidate, (document,), api), candidate.continuation_token
 
 
 def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
@@ -309,36 +306,29 @@ def response_of(
     message: Message, chunk: Chunk, candidate: CandidateFields, documents: tuple[Raw, ...], api: Api
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
-    reason = candidate.finish_reason
+    reason, tokens, usage = candidate.finish_reason, chunk.usage_metadata, _NO_USAGE
     finish = _known_finish_reason(reason)  # type: ignore[arg-type]  # a number is in no table of names
     if finish is None:
-        reason = raw_finish_reason(reason, api)
-        finish = finish_reason_of(reason)
-    tokens = chunk.usage_metadata
-    usage = _NO_USAGE if tokens is None else _usage_of(tokens)
+        finish, reason = finish_reason_of(reason, api)
+    if tokens is not None:
+        prompt, output = tokens.prompt_token_count, tokens.candidates_token_count
+        tools, total = tokens.tool_use_prompt_token_count, tokens.total_token_count
+        # Some models count their thoughts only in the total.
+        thoughts = max(tokens.thoughts_token_count, total - (prompt + output + tools))
+        usage = Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
     return ModelResponse(
-        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # raw_finish_reason returns a string
+        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # finish_reason_of returns a string
     )  # fmt: skip
 
 
-def _usage_of(tokens: TokenCounts) -> Usage:
-    prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
-    # Some models count their thoughts only in the total.
-    thoughts = max(tokens.thoughts_token_count, tokens.total_token_count - (prompt + output + tools))
-    return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
-
-
-def finish_reason_of(reason: str | None) -> FinishReason:
-    """Return what a finish reason of the API means; without one the response was cut."""
-    return FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
-
-
-def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
-    """Return the API's name for the finish reason, also where it sent a number."""
+def finish_reason_of(reason: str | int | None, api: Api) -> tuple[FinishReason, str | None]:
+    """Return what a finish reason means, and the API's name for it, also where it sent a number."""
     if isinstance(reason, int):
         names = FINISH_NUMBERS[api]
         reason = names[reason] if 0 <= reason < len(names) else str(reason)
-    return None if reason == "FINISH_REASON_UNSPECIFIED" else reason
+    if reason is None or reason == "FINISH_REASON_UNSPECIFIED":
+        return FinishReason.CUT, None
+    return FINISH_REASONS.get(reason, FinishReason.OTHER), reason
 
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part, ...]:

@@ -246,6 +246,9 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+
+
 def tool_config_fields(
     functions: Sequence[str], choice: ToolChoice | None, capabilities: Capabilities, *, has_builtins: bool
 ) -> dict[str, Any]:
@@ -258,15 +261,8 @@ def tool_config_fields(
             fields["includeServerSideToolInvocations"] = True
             if choice is None or choice.mode == "auto":
                 choice = ToolChoice("auto", strict=True)  # AUTO is rejected where the two are combined
-    if choice is not None:
-        fields["functionCallingConfig"] = _function_calling_config(choice, functions)
-    return fields
-
-
-_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
-
-
-def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> dict[str, Any]:
+    if choice is None:
+        return fields
     if choice.mode == "required" and not functions:
         raise ConfigError("tool_choice requires a call, but no functions are declared")
     missing = [name for name in choice.names if name not in functions]
@@ -279,7 +275,8 @@ def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> di
         raise ConfigError("Gemini cannot be limited to one call at a time; remove parallel=False")
     mode = "VALIDATED" if choice.strict and choice.mode == "auto" else _MODES[choice.mode]
     names = list(choice.names) if mode in ("ANY", "VALIDATED") else []
-    return {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
+    fields["functionCallingConfig"] = {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
+    return fields
 
 
 def check_json_with_tools(capabilities: Capabilities) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from midspan._http.body import Event, EventStream
-from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
+from midspan._types.exchange import FinishReason, ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
@@ -56,7 +56,7 @@ class StreamDecoder:
         for document in self._framing.end():
             yield from self.add(document)
         yield from self.accumulator.end_current()
-        if self.finish_reason == "STOP":
+        if self.finish_reason[0] is FinishReason.END:
             yield from self._close_call()
 
     @property
@@ -65,9 +65,9 @@ class StreamDecoder:
         return not self._documents
 
     @property
-    def finish_reason(self) -> str | None:
-        """The reason that the server gave; None until it does."""
-        return decode.raw_finish_reason(self.candidate.finish_reason, self._api)
+    def finish_reason(self) -> tuple[FinishReason, str | None]:
+        """The reason that the server gave, and its name; CUT and None until it does."""
+        return decode.finish_reason_of(self.candidate.finish_reason, self._api)
 
     def add(self, document: bytes) -> list[PartEvent]:
         """Return the events of one document, for callers that have split the bytes themselves."""
