@@ -90,7 +90,7 @@ class AsyncClient(ClosedOnExit):
         agent, history, output_type = prepare(self, contents, options)
         return AutoResponse(await agent.run(messages=history), output_type)
 
-    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
+    async def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
         from midspan.gemini.auto import prepare  # imports the loop
 
@@ -242,6 +242,7 @@ class Client(ClosedFromPlainCode):
 
     generate_content = _blocking(AsyncClient.generate_content)
     generate_content_with_auto_tools = _blocking(AsyncClient.generate_content_with_auto_tools)
+    stream_generate_with_auto_tools = _blocking(AsyncClient.stream_generate_with_auto_tools)
     count_tokens = _blocking(AsyncClient.count_tokens)
     list_models = _blocking(AsyncClient.list_models)
     stop_stream = _blocking(AsyncClient.stop_stream)
@@ -252,14 +253,6 @@ class Client(ClosedFromPlainCode):
     ) -> ResponseStream:
         """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
         return self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
-
-    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
-        """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
-
-        async def start() -> str:
-            return self.aio.stream_generate_with_auto_tools(contents, **options)
-
-        return run_blocking(start())
 
     def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
         """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""

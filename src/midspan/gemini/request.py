@@ -77,11 +77,6 @@ class RequestFields(NamedTuple):
     output_type: Any
     """The Python type of the answer; Any if no type was passed."""
 
-    @property
-    def first_content(self) -> bytes:
-        """The system instruction, for a model that gets it as a content."""
-        return self.head.removeprefix(encode.HEAD).removesuffix(b",")
-
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
@@ -282,7 +277,11 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, Mapping) and "function" in function:
         return _declaration_of(ToolSpec.of(to_json_data(function, where)))
     if isinstance(function, wire.FunctionDeclaration | Mapping):
-        return _read_declaration(function, where)
+        fields = set_fields(wire.FunctionDeclaration, function, where)
+        for name in ("parameters", "response"):
+            if name in fields:
+                fields |= _schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
+        return read(wire.FunctionDeclaration, fields, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
         try:
             return _declare_callable(function)
@@ -303,15 +302,6 @@ def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
     adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = UNSET if adapted.is_empty else adapted.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
-
-
-def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
-    """Return a declaration. Schemas that `wire.Schema` cannot express are sent as JSON Schema."""
-    fields = set_fields(wire.FunctionDeclaration, declaration, where)
-    for name in ("parameters", "response"):
-        if name in fields:
-            fields |= _schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
-    return read(wire.FunctionDeclaration, fields, where)
 
 
 def read_tool_config(

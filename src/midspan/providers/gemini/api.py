@@ -117,7 +117,7 @@ class Endpoint(Struct, frozen=True):
     base_url: str
     version: str
     parent: str = ""
-    """Vertex: `projects/…/locations/…`; empty for a key without a project."""
+    """Vertex: `projects/…/locations/…/`; empty for a key without a project."""
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
@@ -130,21 +130,18 @@ class Endpoint(Struct, frozen=True):
             path = name
         else:
             is_path = name.startswith("publishers/")
-            path = self._within(name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
+            path = self.parent + (name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
         return quote(path)
 
     def resource(self, collection: str, name: str | None = None) -> str:
         """Return the path of a collection, or of an item in it, given with or without the path of the collection."""
         if self.api is Api.VERTEX and not self.parent:
             raise ConfigError(f"{collection} belong to a project; pass project=…")
-        path = quote(self._within(collection))
+        path = quote(self.parent + collection)
         if name is None:
             return path
         item = name.rpartition(f"{collection}/")[2]
         return f"{path}/{_path_segment(f'name in {collection}', item)}"
-
-    def _within(self, path: str) -> str:
-        return f"{self.parent}/{path}" if self.parent else path
 
 
 def endpoint(
@@ -171,7 +168,7 @@ def endpoint(
     project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
     location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
     location = _path_segment("location", location)
-    parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}"
+    parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}/"
     address = environment.get("GOOGLE_VERTEX_BASE_URL") or vertex_url(location) if base_url is None else base_url
     return Endpoint(Api.VERTEX, check_base_url(address), version, parent)
 

@@ -28,7 +28,6 @@ _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
-_MAX_UNVALIDATED = 16
 
 
 class Gemini(ClosedOnExit):
@@ -62,7 +61,7 @@ class Gemini(ClosedOnExit):
         self.profile = profile_of(self.capabilities)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
-        self._unvalidated: deque[tuple[AnyTool, ...]] = deque(maxlen=_MAX_UNVALIDATED)
+        self._unvalidated: deque[tuple[AnyTool, ...]] = deque(maxlen=16)
         """Tools that are too large for the server to validate."""
 
     @cached_property

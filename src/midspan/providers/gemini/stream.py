@@ -123,7 +123,9 @@ class StreamDecoder:
             self._open = _OpenCall(len(self._parts), self.accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
-        return events if _is_open(call) else events + self._close_call()
+        # More of the call follows if it says so itself, or if the last piece of its arguments does.
+        is_open = call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue"))
+        return events if is_open else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
@@ -153,11 +155,6 @@ class StreamDecoder:
         if len(self._contents) > 1 or raws != decode.raw_parts(content):
             content = decode.join_contents(self._contents, raws)
         return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
-
-
-def _is_open(call: "wire.FunctionCall") -> bool:
-    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
 class _OpenCall:
