@@ -344,6 +344,11 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
     ]
 
 
+def test_texts_in_a_single_chunk_stay_two_parts() -> None:
+    _, response = streamed(events(answer({"text": "a"}, {"text": "b"})))
+    assert response.message.parts == (Text("a"), Text("b"))
+
+
 def test_text_in_a_single_chunk_goes_back_in_the_bytes_that_it_came_in() -> None:
     text = b'{ "text" :"\\u00e4" }'
     call = b'{"functionCall":{"id":"7","name":"f","args":{}}}'

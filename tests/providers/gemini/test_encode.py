@@ -125,6 +125,12 @@ def test_an_unsigned_call_of_an_older_model_is_marked_for_a_newer_one() -> None:
     assert encode_message(message, LEGACY) is message.provider_data.raw
 
 
+def test_signed_thought_of_an_edited_turn_stays_a_thought() -> None:
+    thought = {"text": "hm", "thought": True, "thoughtSignature": "s"}
+    message = decode.message(json.dumps({"role": "model", "parts": [thought, {"text": "Yes."}]}).encode())
+    assert written(message.with_parts(message.parts[:1]))["parts"] == [thought]
+
+
 @pytest.mark.parametrize(
     "part",
     [
