@@ -252,7 +252,9 @@ def test_a_stream_gives_chunks_and_then_the_whole(client: Client, server: Record
     stream = client.stream_generate_content("x", temperature=1)
     with pytest.raises(errors.ConfigError, match="has not ended"):
         _ = stream.response
-    assert [chunk.text for chunk in stream] == ["It ", "is 5."]
+    chunks = list(stream)
+    assert [chunk.text for chunk in chunks] == ["It ", "is 5."]
+    assert [chunk.parts[0].text for chunk in chunks] == ["It ", "is 5."]
     with pytest.raises(errors.ConfigError, match="can be read only once"):
         list(stream)
     assert (stream.response.text, stream.response.usage_metadata.total_token_count) == ("It is 5.", 9)

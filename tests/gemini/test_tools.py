@@ -12,7 +12,6 @@ from midspan.gemini import (
     Content,
     FunctionDeclaration,
     GoogleSearch,
-    GoogleSearchRetrieval,
     McpServer,
     Part,
     Schema,
@@ -126,7 +125,7 @@ def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: 
     server.answer(answer({"text": "x"}))
     client.generate_content("x", tools=McpServer(name="m", streamable_http_transport={"url": "u"}))  # type: ignore[arg-type]
     assert server.last.body["tools"] == [{"mcpServers": [{"name": "m", "streamableHttpTransport": {"url": "u"}}]}]
-    client.generate_content("x", tools=GoogleSearchRetrieval(dynamic_retrieval_config={"mode": "DYNAMIC"}))
+    client.generate_content("x", tools={"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "DYNAMIC"}}})
     assert server.last.body["tools"] == [{"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "DYNAMIC"}}}]
     with pytest.raises(ConfigError, match=r"tools\[0\].google_search: search_types: Expected `object"):
         client.generate_content("x", tools=GoogleSearch(search_types=5))  # type: ignore[arg-type]

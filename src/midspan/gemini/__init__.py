@@ -7,7 +7,6 @@ from midspan._lazy import lazy_attributes
 if TYPE_CHECKING:
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
-    from midspan.gemini.request import declaration_of as declaration_of
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.types import Content as Content
     from midspan.gemini.types import FunctionCall as FunctionCall
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import GenerationConfig as GenerationConfig
     from midspan.providers.gemini.wire import GoogleMaps as GoogleMaps
     from midspan.providers.gemini.wire import GoogleSearch as GoogleSearch
-    from midspan.providers.gemini.wire import GoogleSearchRetrieval as GoogleSearchRetrieval
     from midspan.providers.gemini.wire import McpServer as McpServer
     from midspan.providers.gemini.wire import SafetySetting as SafetySetting
     from midspan.providers.gemini.wire import ThinkingConfig as ThinkingConfig
@@ -32,13 +30,12 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "midspan.gemini.client": "AsyncClient Client",
-    "midspan.gemini.request": "declaration_of",
     "midspan.gemini.response": "GenerateContentResponse",
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
     "midspan.providers.gemini.cached": "Cached",
     "midspan.providers.gemini.wire": (
         "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch "
-        "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
+        "McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
     ),
 }
 

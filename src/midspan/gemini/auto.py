@@ -26,7 +26,7 @@ from midspan.gemini.response import GenerateContentResponse
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.gemini.encode import encode_message
+from midspan.providers.gemini.encode import HEAD, encode_message
 from midspan.providers.gemini.proto import Proto, load, to_plain
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.function import Tool
@@ -71,7 +71,8 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     executable = Tools.executable(tool_list(tools))
     agent = Agent(provider, executable, limits=limits, settings=settings, tool_choice=choice, cache=policy)
     history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-    return agent, _history(fields.first_content).append(*history), fields.output_type
+    first = fields.head.removeprefix(HEAD).removesuffix(b",")  # the system prompt of a model that gets it as a content
+    return agent, _history(first).append(*history), fields.output_type
 
 
 def _history(contents: bytes) -> History:

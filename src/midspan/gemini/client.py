@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing
 from functools import cached_property, lru_cache, partial, wraps
 from types import FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from midspan._loop.blocking import iterate, run_blocking
+from midspan._loop.blocking import ClosedFromPlainCode, iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
@@ -90,7 +90,7 @@ class AsyncClient(ClosedOnExit):
         agent, history, output_type = prepare(self, contents, options)
         return AutoResponse(await agent.run(messages=history), output_type)
 
-    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
+    async def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
         """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
         from midspan.gemini.auto import prepare  # imports the loop
 
@@ -231,7 +231,7 @@ class Caches:
     delete = _blocking(AsyncCaches.delete)
 
 
-class Client:
+class Client(ClosedFromPlainCode):
     """The Gemini API for sync code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
@@ -242,11 +242,11 @@ class Client:
 
     generate_content = _blocking(AsyncClient.generate_content)
     generate_content_with_auto_tools = _blocking(AsyncClient.generate_content_with_auto_tools)
+    stream_generate_with_auto_tools = _blocking(AsyncClient.stream_generate_with_auto_tools)
     count_tokens = _blocking(AsyncClient.count_tokens)
     list_models = _blocking(AsyncClient.list_models)
     stop_stream = _blocking(AsyncClient.stop_stream)
     get_stream_status = _blocking(AsyncClient.get_stream_status)
-    close = _blocking(AsyncClient.aclose)
 
     def stream_generate_content(
         self, contents: Contents, *, auto_execute_tools: bool = False, **options: Unpack[AutoOptions]
@@ -254,20 +254,9 @@ class Client:
         """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
         return self.aio.stream_generate_content(contents, auto_execute_tools=auto_execute_tools, **options)
 
-    def stream_generate_with_auto_tools(self, contents: Contents, **options: Unpack[AutoOptions]) -> str:
-        """Like `generate_content_with_auto_tools`, in the background. Returns an id for `subscribe_stream`."""
-
-        async def start() -> str:
-            return self.aio.stream_generate_with_auto_tools(contents, **options)
-
-        return run_blocking(start())
-
     def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
         """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
         return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def aclose(self) -> None:
+        await self.aio.aclose()

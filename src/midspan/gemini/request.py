@@ -11,12 +11,11 @@ from midspan._schema.adapt import adapt_schema
 from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
-from midspan.errors import ConfigError
-from midspan.gemini.output import output_fields, schema_field
-from midspan.gemini.types import FunctionDeclaration, read, set_fields, to_json_data
+from midspan.errors import ConfigError, SchemaError
+from midspan.gemini.types import FunctionDeclaration, check_schema, read, set_fields, to_json_data
 from midspan.providers.gemini import encode, wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, GEMINI_JSON_SCHEMA, Capabilities
-from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
+from midspan.providers.gemini.proto import Proto, dump, from_plain, has_extra, to_plain
 from midspan.tools.function import tool_of
 from midspan.tools.toolbox import SessionTools, Toolbox
 
@@ -78,11 +77,6 @@ class RequestFields(NamedTuple):
     output_type: Any
     """The Python type of the answer; Any if no type was passed."""
 
-    @property
-    def first_content(self) -> bytes:
-        """The system instruction, for a model that gets it as a content."""
-        return self.head.removeprefix(encode.HEAD).removesuffix(b",")
-
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
@@ -133,9 +127,41 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> tuple[wire.Gene
     merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
     merged |= {name: value for name, value in settings.items() if value is not None}
     schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
-    fields, output_type = output_fields(schema, json_schema, merged.get("response_mime_type"))
+    fields, output_type = _output_fields(schema, json_schema, merged.get("response_mime_type"))
     merged = fields | merged
     return read(wire.GenerationConfig, merged, "") if merged else None, output_type
+
+
+def _output_fields(schema: Any, json_schema: Any, mime_type: Any) -> tuple[dict[str, Any], Any]:
+    """Return the fields of generationConfig that ask for an answer of a schema or a type, and the type of the answer.
+
+    The type is Any if a schema was passed instead of a type.
+    """
+    if schema is not None and json_schema is not None:
+        raise ConfigError("response_schema and response_json_schema are both given; the API accepts only one of them")
+    requested = json_schema if schema is None else schema
+    if requested is None:
+        return {}, Any
+    fields = {"response_mime_type": "application/json"}
+    if isinstance(requested, wire.Schema | Mapping):
+        if schema is None:
+            return {**fields, "response_json_schema": requested}, Any
+        return fields | _schema_field(requested, "response_schema", "response_schema", "response_json_schema"), Any
+    if mime_type not in (None, "application/json"):
+        raise ConfigError(f"an answer of a type is JSON, not {mime_type}; leave response_mime_type out")
+    from midspan._schema.output_type import OutputType  # loaded with the first type
+
+    adapted = adapt_schema(OutputType(requested).schema, GEMINI_JSON_SCHEMA, arguments=False).schema
+    return fields | ({"response_json_schema": adapted} if adapted else {}), requested
+
+
+def _schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
+    """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
+    check_schema(schema, where)
+    plain = to_json_data(schema, where)
+    if isinstance(plain, bool):
+        raise SchemaError(f"{where}: {plain} is not an object")
+    return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
 def cache_name(cache: wire.CachedContent | str) -> str:
@@ -229,23 +255,16 @@ def read_tools(tools: Any) -> list[wire.Tool]:
 
 
 def _read_tool(tool: Any, where: str) -> wire.Tool:
-    match tool:
-        case wire.McpServer():
-            return read(wire.Tool, {"mcp_servers": [tool]}, where)
-        case wire.Builtin():
-            builtin = tool.as_builtin()
-            return read(wire.Tool, {builtin.name: builtin.config}, where)
-        case wire.Tool():
-            return _read_whole_tool(tool, where)
-        case Mapping() if "name" not in tool and "function" not in tool:
-            return _read_whole_tool(tool, where)
-        case Toolbox() | SessionTools():
-            return wire.Tool(function_declarations=[_declaration_of(item.spec) for item in tool.tools().values()])
-    return wire.Tool(function_declarations=[_read_function(tool, where)])
-
-
-def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
     """Return a tool with any of its fields; its functions may be given in any form."""
+    if isinstance(tool, wire.McpServer):
+        tool = {"mcp_servers": [tool]}
+    elif isinstance(tool, wire.Builtin):
+        builtin = tool.as_builtin()
+        tool = {builtin.name: builtin.config}
+    elif isinstance(tool, Toolbox | SessionTools):
+        tool = {"function_declarations": [item.spec for item in tool.tools().values()]}
+    elif not (isinstance(tool, wire.Tool) or (isinstance(tool, Mapping) and not {"name", "function"} & tool.keys())):
+        return wire.Tool(function_declarations=[_read_function(tool, where)])
     fields = set_fields(wire.Tool, tool, where)
     functions = fields.pop("function_declarations", ())
     declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]
@@ -258,39 +277,31 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if isinstance(function, Mapping) and "function" in function:
         return _declaration_of(ToolSpec.of(to_json_data(function, where)))
     if isinstance(function, wire.FunctionDeclaration | Mapping):
-        return _read_declaration(function, where)
+        fields = set_fields(wire.FunctionDeclaration, function, where)
+        for name in ("parameters", "response"):
+            if name in fields:
+                fields |= _schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
+        return read(wire.FunctionDeclaration, fields, where)
     if callable(function) and not isinstance(function, Proto | type(Proto)):
         try:
-            return _cached_declaration(function)
+            return _declare_callable(function)
         except TypeError:  # it may be unhashable
-            return declaration_of(function)
+            return _declare_callable.__wrapped__(function)
     raise ConfigError(
         f"{where} cannot be {function!r:.80}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
         "built-in tool or a dict"
     )
 
 
-def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
-    """Return the declaration of a Python function or a tool."""
+@lru_cache(maxsize=256)
+def _declare_callable(function: Callable[..., Any]) -> FunctionDeclaration:
     return _declaration_of(tool_of(function).spec)
-
-
-_cached_declaration = lru_cache(maxsize=256)(declaration_of)
 
 
 def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
     adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = UNSET if adapted.is_empty else adapted.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
-
-
-def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
-    """Return a declaration. Schemas that `wire.Schema` cannot express are sent as JSON Schema."""
-    fields = set_fields(wire.FunctionDeclaration, declaration, where)
-    for name in ("parameters", "response"):
-        if name in fields:
-            fields |= schema_field(fields.pop(name), f"{where}.{name}", name, f"{name}_json_schema")
-    return read(wire.FunctionDeclaration, fields, where)
 
 
 def read_tool_config(

@@ -9,16 +9,15 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._loop.blocking import ClosedFromPlainCode, iterate
+from midspan._schema.adapt import adapt_schema
 from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, is_local_id
 from midspan._types.texts import count_noun
-from midspan.errors import ConfigError
-from midspan.gemini.output import parse_answer
+from midspan.errors import ArgumentError, ConfigError, MalformedResponseError
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.decode import finish_reason_of
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Api
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
 
@@ -107,7 +106,17 @@ class GenerateContentResponse:
 
         The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
         """
-        return parse_answer(self.text, self._output_type if output_type is None else output_type)
+        from midspan._schema.output_type import OutputType, parse_json  # loaded with the first structured answer
+
+        output_type = self._output_type if output_type is None else output_type
+        try:
+            value = parse_json(self.text)
+            if output_type is Any:
+                return value
+            output = OutputType(output_type)
+            return output.parse(adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False).restore_names(value))
+        except ArgumentError as error:
+            raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {count_noun(len(self.function_calls), 'call')}>"
@@ -149,8 +158,7 @@ class ChunkReader:
                     parts.append(Text(text))
                 case PartDelta(delta=ThoughtPartDelta(text)):
                     parts.append(Thought(text))
-        message, reason = Message("model", tuple(parts)), self.decoder.finish_reason
-        answer = ModelResponse(message, finish_reason_of(reason), reason, raw=(Raw(document),))
+        answer = ModelResponse(Message("model", tuple(parts)), *self.decoder.finish_reason, raw=(Raw(document),))
         return GenerateContentResponse(answer, is_chunk=True)
 
     @property

@@ -209,6 +209,19 @@ def test_stream_that_is_rejected_after_its_first_event_is_not_repeated_without_t
     assert server.methods() == ["POST"]
 
 
+def test_cache_of_a_stream_that_succeeds_stays(server: Server) -> None:
+    async def main() -> None:
+        gemini = Cached(Gemini(api_key="k", base_url=server.url))
+        request = ModelRequest(RequestConfig("gemini-3.8-flash", LONG), History([Message.user("go")]))
+        for _ in range(2):
+            [event async for event in gemini.stream(request)]
+
+    asyncio.run(main())
+    assert server.methods() == ["POST"]
+    requests = [seen.body for seen in server.seen if "streamGenerateContent" in seen.path]
+    assert [body["cachedContent"] for body in requests] == ["cachedContents/1"] * 2
+
+
 def test_cache_that_cannot_be_refreshed_is_deleted_and_replaced(server: Server) -> None:
     clock = VirtualClock()
     asker = agent(server, clock=clock)

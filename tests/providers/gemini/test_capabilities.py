@@ -1,10 +1,12 @@
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from midspan._types.exchange import RequestConfig
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History
 from midspan._types.specs import ModelSettings
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.encode import config_fields
+from midspan.providers.gemini.encode import request_body
 
 
 @pytest.mark.parametrize("model", ["gemini-9-xenon", "something-else", "UNKNOWN", "", "gemini-nova"])
@@ -20,11 +22,12 @@ def test_temperature_is_sent_unless_the_model_is_known_to_ignore_it(
     model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = ModelSettings(temperature=0.5, top_p=0.5, top_k=5)
-    config = RequestConfig(model, settings=settings)
+    request = ModelRequest(RequestConfig(model, settings=settings), History())
     expected = {"temperature": 0.5, "topP": 0.5, "topK": 5}
-    assert config_fields(config, capabilities_of(model)) == {"generationConfig": expected}
+    body = msgspec.json.decode(request_body(request, capabilities_of(model)))
+    assert body == {"contents": [], "generationConfig": expected}
     assert not caplog.records
-    assert config_fields(config, capabilities_of("gemini-4-argon")) == {}
+    assert request_body(request, capabilities_of("gemini-4-argon")) == b'{"contents":[]}'
     assert "ignores temperature" in caplog.text
 
 

@@ -11,7 +11,7 @@ from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
-from midspan.providers.gemini import decode
+from midspan.providers.gemini import decode, stream
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
@@ -219,7 +219,7 @@ def test_call_whose_arguments_are_not_an_object_has_an_error_and_not_empty_argum
     call = decoded(answer({"functionCall": {"name": "delete_all", "args": args}})).message.calls[0]
     assert call.raw_arguments == text
     assert call.arguments_error is not None
-    assert "must be a JSON object" in call.arguments_error
+    assert "JSON" in call.arguments_error
 
 
 def test_a_call_beside_text_is_a_call() -> None:
@@ -342,6 +342,11 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
         {"text": "d", "partMetadata": {"x": 1}},
         {"text": "", "thoughtSignature": "s2"},
     ]
+
+
+def test_texts_in_a_single_chunk_stay_two_parts() -> None:
+    _, response = streamed(events(answer({"text": "a"}, {"text": "b"})))
+    assert response.message.parts == (Text("a"), Text("b"))
 
 
 def test_text_in_a_single_chunk_goes_back_in_the_bytes_that_it_came_in() -> None:
@@ -621,8 +626,8 @@ def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(p
 
 
 def test_streamed_calls_with_one_id_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    encode_json, encoded = decode.encode_json, []
-    monkeypatch.setattr(decode, "encode_json", lambda value: encoded.append(value) or encode_json(value))
+    encode_json, encoded = stream.encode_json, []
+    monkeypatch.setattr(stream, "encode_json", lambda value: encoded.append(value) or encode_json(value))
     calls = [{"functionCall": {"id": "1", "name": "f", "args": {"n": number}}} for number in range(200)]
     decoder = StreamDecoder()
     for call in [*calls, calls[7]]:

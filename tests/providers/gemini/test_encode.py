@@ -125,6 +125,12 @@ def test_an_unsigned_call_of_an_older_model_is_marked_for_a_newer_one() -> None:
     assert encode_message(message, LEGACY) is message.provider_data.raw
 
 
+def test_signed_thought_of_an_edited_turn_stays_a_thought() -> None:
+    thought = {"text": "hm", "thought": True, "thoughtSignature": "s"}
+    message = decode.message(json.dumps({"role": "model", "parts": [thought, {"text": "Yes."}]}).encode())
+    assert written(message.with_parts(message.parts[:1]))["parts"] == [thought]
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -349,8 +355,8 @@ def test_contents_that_gemini_sent_are_never_joined_with_each_other() -> None:
     assert written.count(raw) == 2
 
 
-def test_parts_of_gemini_keep_their_bytes_beside_text_of_another_model() -> None:
-    call = b'{ "functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
+def test_parts_of_gemini_keep_their_fields_beside_text_of_another_model() -> None:
+    call = b'{"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"},{ "new":1}'
     message = decode.message(b'{"parts":[%b],"role":"model"}' % call)
     history = History([Message.user("hi"), Message("model", (Text("I look."),)), message])
     written = request_body(ModelRequest(RequestConfig("m"), history), NEWEST)

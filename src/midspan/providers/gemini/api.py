@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.wire import CachedContent, Page
 
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
-_MAX_PAGES = 1000
 _KEY_HEADER = "x-goog-api-key"
 _KEY_PAGE = "https://aistudio.google.com/apikey"
 _HOW_TO_LOG_IN = (
@@ -52,14 +51,11 @@ class GeminiApi(RestClient):
         from midspan.providers.gemini.proto import load  # loaded with the first list
         from midspan.providers.gemini.wire import Page
 
-        token = ""
-        for _ in range(_MAX_PAGES):
-            page = load(Page, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+        query: str | None = ""
+        while query is not None:
+            page = load(Page, await self.call("GET", path + query))
             yield page
-            token = page.next_page_token or ""
-            if not token:
-                return
-        raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
+            query = f"?pageToken={quote(page.next_page_token, '')}" if page.next_page_token else None
 
 
 def duration(seconds: float) -> str:
@@ -121,7 +117,7 @@ class Endpoint(Struct, frozen=True):
     base_url: str
     version: str
     parent: str = ""
-    """Vertex: `projects/…/locations/…`; empty for a key without a project."""
+    """Vertex: `projects/…/locations/…/`; empty for a key without a project."""
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
@@ -134,21 +130,18 @@ class Endpoint(Struct, frozen=True):
             path = name
         else:
             is_path = name.startswith("publishers/")
-            path = self._within(name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
+            path = self.parent + (name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
         return quote(path)
 
     def resource(self, collection: str, name: str | None = None) -> str:
         """Return the path of a collection, or of an item in it, given with or without the path of the collection."""
         if self.api is Api.VERTEX and not self.parent:
             raise ConfigError(f"{collection} belong to a project; pass project=…")
-        path = quote(self._within(collection))
+        path = quote(self.parent + collection)
         if name is None:
             return path
         item = name.rpartition(f"{collection}/")[2]
         return f"{path}/{_path_segment(f'name in {collection}', item)}"
-
-    def _within(self, path: str) -> str:
-        return f"{self.parent}/{path}" if self.parent else path
 
 
 def endpoint(
@@ -175,7 +168,7 @@ def endpoint(
     project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
     location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
     location = _path_segment("location", location)
-    parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}"
+    parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}/"
     address = environment.get("GOOGLE_VERTEX_BASE_URL") or vertex_url(location) if base_url is None else base_url
     return Endpoint(Api.VERTEX, check_base_url(address), version, parent)
 

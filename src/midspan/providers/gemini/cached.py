@@ -10,18 +10,17 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from math import inf
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
-from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.errors import InvalidRequestError, PermissionDeniedError, ProviderError
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini.api import duration
-from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.gemini.encode import config_fields
+from midspan.providers.gemini.encode import prompt_fields
 from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
@@ -110,7 +109,7 @@ class Cached(WrapperProvider):
         forbids_calls = config.tool_choice is not None and config.tool_choice.mode == "none"
         if forbids_calls or config.cache is not None or not capabilities.explicit_cache:
             return request
-        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
+        fields = config.derived(("prompt", capabilities), lambda: encode_json(prompt_fields(config, capabilities)))
         name = await self._cache_for(fields) if len(fields) >= self._min_chars else None
         if name is None:
             return request
@@ -144,11 +143,11 @@ class Cached(WrapperProvider):
     async def _refreshed(self, cache: _Cache, fields: bytes, now: float) -> str | None:
         """Extend the life of a cache, or create it if that is not possible; return its name, or None without one."""
         if cache.name is not None and now - cache.refreshed_at < self._ttl:
-            body = msgspec.json.encode({"ttl": self._duration})
+            body = encode_json({"ttl": self._duration})
             if await self._call("PATCH", cache.name, body) is not None:
                 return cache.name
             await self._call("DELETE", cache.name)
-        head = msgspec.json.encode({"model": self._gemini.api.endpoint.model(self.model), "ttl": self._duration})
+        head = encode_json({"model": self._gemini.api.endpoint.model(self.model), "ttl": self._duration})
         created = await self._call("POST", body=b"%b,%b" % (head[:-1], fields[1:]))
         return None if created is None else created.name
 
@@ -167,9 +166,3 @@ class Cached(WrapperProvider):
         for name in names:
             await self._call("DELETE", name)
         await self._gemini.aclose()
-
-
-def _cache_fields(config: RequestConfig, capabilities: Capabilities) -> bytes:
-    fields = config_fields(config, capabilities)
-    fields.pop("generationConfig", None)
-    return msgspec.json.encode(fields)

@@ -28,7 +28,6 @@ _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
-_MAX_UNVALIDATED = 16
 
 
 class Gemini(ClosedOnExit):
@@ -62,7 +61,7 @@ class Gemini(ClosedOnExit):
         self.profile = profile_of(self.capabilities)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
-        self._unvalidated: deque[tuple[AnyTool, ...]] = deque(maxlen=_MAX_UNVALIDATED)
+        self._unvalidated: deque[tuple[AnyTool, ...]] = deque(maxlen=16)
         """Tools that are too large for the server to validate."""
 
     @cached_property
@@ -105,8 +104,8 @@ class Gemini(ClosedOnExit):
                     raise  # a second request would repeat what the caller has seen
                 request = self._retry_unvalidated(request, error)
                 continue
-            response = long_decode.add(decoder.response(), decoder.continuation_token)
-            first_index = decoder.next_index
+            response = long_decode.add(decoder.response(), decoder.candidate.continuation_token)
+            first_index = decoder.accumulator.next_index
             if long_decode.next_token is None:
                 break
         yield _with_citations(response) if request.config.has_builtins else response
@@ -183,39 +182,33 @@ class LongDecode(Struct):
         """Add the response to a request, and return the whole so far."""
         is_stuck = token == self.next_token
         self.response = response = response if self.response is None else _continued(self.response, response)
-        pauses = response.finish_reason is CONTINUES and not is_stuck
-        self.next_token = token if pauses and not self._is_over_budget(response) else None
-        return response
-
-    def _is_over_budget(self, response: ModelResponse) -> bool:
         requests, tokens = self.budget.max_requests, self.budget.max_tokens
-        if response.requests >= (_MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)):
-            return True
-        return tokens is not None and response.usage.total >= tokens
+        max_requests = _MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)
+        is_over_budget = response.requests >= max_requests or (tokens is not None and response.usage.total >= tokens)
+        pauses = response.finish_reason is CONTINUES and not is_stuck
+        self.next_token = token if pauses and not is_over_budget else None
+        return response
 
 
 def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
     """Return a response and its continuation as one."""
-    finish = second.finish_reason
+    from midspan.providers.gemini.decode import ORIGIN, join_contents
+
+    message, finish = first.message, second.finish_reason
     if not second.message.parts and finish is FinishReason.END:
         finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
+    contents = [turn.provider_data.raw for turn in (message, second.message) if turn.parts and turn.provider_data]
+    if contents:
+        data = ProviderData(ORIGIN, join_contents(contents))
+        message = Message("model", message.parts + second.message.parts, data)
     return replace(
         second,
-        message=_joined(first.message, second.message),
+        message=message,
         finish_reason=finish,
         usage=first.usage + second.usage,
         raw=first.raw + second.raw,
         requests=first.requests + 1,
     )
-
-
-def _joined(first: Message, second: Message) -> Message:
-    from midspan.providers.gemini.decode import ORIGIN, join_contents
-
-    contents = [message.provider_data.raw for message in (first, second) if message.parts and message.provider_data]
-    if len(contents) < 2:
-        return first if first.parts else second
-    return Message("model", first.parts + second.parts, ProviderData(ORIGIN, join_contents(contents)))
 
 
 def _with_citations(response: ModelResponse) -> ModelResponse:

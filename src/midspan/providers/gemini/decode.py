@@ -28,6 +28,7 @@ from midspan._types.parts import (
 )
 from midspan._types.texts import replace_surrogates
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
 from midspan.providers.gemini.proto import READ_ERRORS, dump, known_fields, load
@@ -92,7 +93,7 @@ class Chunk(Struct, rename="camel", gc=False):
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: dict[str, Any] | None = None
-    error: Raw = NO_BYTES
+    error: Any = None
 
 
 class Signed(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -105,7 +106,6 @@ _read_chunk = msgspec.json.Decoder(Chunk).decode
 _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
-encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of a JSON object, each as its own bytes."""
 _items_of = msgspec.json.Decoder(list[Raw]).decode
@@ -118,22 +118,19 @@ def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_i
 
 def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tuple[ModelResponse, str | None]:
     """Return the response, and the token with which it can be continued if it is not complete."""
-    raw, chunk, candidate = read(body)
+    document, chunk, candidate = read(body)
     if candidate is None:
         candidate = no_candidate(chunk.prompt_feedback)
-    message = _message_of(candidate.content, make_id)
-    return response_of(message, chunk, candidate, (raw,), api), candidate.continuation_token
-
-
-def _message_of(raw: Raw, make_id: MakeId) -> Message:
+    raw = candidate.content
     try:
-        parts = [_plain_value(part, make_id) for part in _read_plain_content(raw).parts]
-        if parts:
-            return Message("model", tuple(parts), ProviderData(ORIGIN, raw))
+        parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
     except READ_ERRORS:
-        pass
-    raw, _, read_parts = read_content(raw, make_id)
-    return Message("model", linked([part for part, _ in read_parts]), ProviderData(ORIGIN, raw))
+        parts = ()
+    if not parts:
+        raw, _, read_parts = read_content(raw, make_id)
+        parts = linked([part for part, _ in read_parts])
+    message = Message("model", parts, ProviderData(ORIGIN, raw))
+    return response_of(message, chunk, candidate, (document,), api), candidate.continuation_token
 
 
 def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
@@ -147,7 +144,7 @@ def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
             document = _repaired(document)
             chunk = _read_essentials(document)
     raw = Raw(document)
-    if chunk.error is not NO_BYTES and chunk.error != _NULL:
+    if chunk.error is not None:
         raise parse_error(500, raw)
     for candidate in chunk.candidates or ():
         if candidate is not None and not candidate.index:  # 0, or left out
@@ -198,7 +195,7 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
         return NO_BYTES, "model", []
     content = _read_content(raw)
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
-    parts = [_read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
+    parts = [read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
@@ -208,12 +205,7 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
     return raw if parts else NO_BYTES, role, parts
 
 
-def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
-    """Decode the bytes of a part."""
-    return _read_part(raw, make_id)[0]
-
-
-def _read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
+def read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
     """Decode a part, and return it with its bytes, in which invalid characters are replaced."""
     try:
         return _plain_value(_read_plain_part(raw), make_id), raw
@@ -274,11 +266,10 @@ def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> 
     id, name, arguments = call.id or make_id(), call.name or "", call.args or call.extra.get("args") or {}
     if isinstance(arguments, dict):
         return ToolCall(id, name, arguments, None, None, data)
+    from midspan.providers.stream import with_arguments  # a run without streaming does not need it otherwise
+
     text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    try:
-        return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), None, None, data)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        return ToolCall(id, name, {}, text, f"the arguments must be a JSON object: {error}", data)
+    return with_arguments(ToolCall(id, name, {}, None, None, data), text)
 
 
 def _media_of(part: "wire.Part | wire.FunctionResponsePart") -> "wire.Blob | wire.FileData | None":
@@ -315,36 +306,29 @@ def response_of(
     message: Message, chunk: Chunk, candidate: CandidateFields, documents: tuple[Raw, ...], api: Api
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
-    reason = candidate.finish_reason
+    reason, tokens, usage = candidate.finish_reason, chunk.usage_metadata, _NO_USAGE
     finish = _known_finish_reason(reason)  # type: ignore[arg-type]  # a number is in no table of names
     if finish is None:
-        reason = raw_finish_reason(reason, api)
-        finish = finish_reason_of(reason)
-    tokens = chunk.usage_metadata
-    usage = _NO_USAGE if tokens is None else _usage_of(tokens)
+        finish, reason = finish_reason_of(reason, api)
+    if tokens is not None:
+        prompt, output = tokens.prompt_token_count, tokens.candidates_token_count
+        tools, total = tokens.tool_use_prompt_token_count, tokens.total_token_count
+        # Some models count their thoughts only in the total.
+        thoughts = max(tokens.thoughts_token_count, total - (prompt + output + tools))
+        usage = Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
     return ModelResponse(
-        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # raw_finish_reason returns a string
+        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # finish_reason_of returns a string
     )  # fmt: skip
 
 
-def _usage_of(tokens: TokenCounts) -> Usage:
-    prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
-    # Some models count their thoughts only in the total.
-    thoughts = max(tokens.thoughts_token_count, tokens.total_token_count - (prompt + output + tools))
-    return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
-
-
-def finish_reason_of(reason: str | None) -> FinishReason:
-    """Return what a finish reason of the API means; without one the response was cut."""
-    return FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
-
-
-def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
-    """Return the API's name for the finish reason, also where it sent a number."""
+def finish_reason_of(reason: str | int | None, api: Api) -> tuple[FinishReason, str | None]:
+    """Return what a finish reason means, and the API's name for it, also where it sent a number."""
     if isinstance(reason, int):
         names = FINISH_NUMBERS[api]
         reason = names[reason] if 0 <= reason < len(names) else str(reason)
-    return None if reason == "FINISH_REASON_UNSPECIFIED" else reason
+    if reason is None or reason == "FINISH_REASON_UNSPECIFIED":
+        return FinishReason.CUT, None
+    return FINISH_REASONS.get(reason, FinishReason.OTHER), reason
 
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part, ...]:

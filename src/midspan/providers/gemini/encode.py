@@ -5,12 +5,11 @@ What Gemini sent goes back unchanged; messages of another provider's model are e
 
 import logging
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from midspan._types.encoded import EncodedMessage, MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
@@ -18,9 +17,9 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import join_turns
+from midspan.providers.encoding import encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, join_contents, part_of
+from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, read_part
 from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
@@ -42,7 +41,7 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
 @cache
 def message_encoder(capabilities: Capabilities) -> MessageEncoder:
     """Return the encoder of messages for a model."""
-    return MessageEncoder(capabilities, lambda messages: encode_messages(messages, capabilities), _is_one_turn)
+    return MessageEncoder(capabilities, partial(encode_messages, capabilities=capabilities), _is_one_turn)
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
@@ -51,8 +50,8 @@ def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> 
     previous: Message | None = None
     for message in messages:
         if previous is not None and _is_one_turn(previous, message):
-            turns = join_turns(messages, _is_one_turn)
-            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+            turns = [_joined(turn) for turn in join_turns(messages, _is_one_turn)]
+            return [content for turn in turns if (content := encode_message(turn, capabilities))]
         if content := encode_message(message, capabilities):
             contents.append(content)
         previous = message
@@ -72,16 +71,10 @@ def _is_one_turn(first: Message, second: Message) -> bool:
     return not (_sent_bytes(first) and _sent_bytes(second))
 
 
-def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
+def _joined(turn: Sequence[Message]) -> Message:
     if len(turn) == 1:
-        return encode_message(turn[0], capabilities)
-    contents: list[Raw] = []
-    for message in turn:
-        if content := encode_message(message, capabilities):
-            contents.append(Raw(content))
-        if any(type(part) is ToolCall for part in message.parts):
-            capabilities = replace(capabilities, signatures=False)  # only the first call of a turn needs a signature
-    return join_contents(contents) if contents else b""
+        return turn[0]
+    return Message(turn[0].role, tuple(part for message in turn for part in message.parts))
 
 
 def _sent_bytes(value: Message | Part) -> Raw:
@@ -129,14 +122,12 @@ def _is_server_side(part: Part) -> bool:
 
 
 def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
-    is_from_gemini = message.provider_data is not None and message.provider_data.origin == ORIGIN
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
-    media: list[Any] = []
     for part in message.parts:
         if part.provider_data is not None and (raw := _sent_bytes(part)):
             encoded = _encode_sent_part(part, raw, capabilities)
-        elif is_from_gemini and isinstance(part, Thought):
+        elif type(part) is Thought and message.provider_data is not None and message.provider_data.origin == ORIGIN:
             encoded = {"text": part.text, "thought": True}
         else:
             encoded = _encode_plain_part(part, capabilities)
@@ -148,16 +139,17 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
                 fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
-        if type(part) is ToolResult and part.content and not capabilities.media_in_results:
-            media += map(encode_blob, part.media)
-    return parts + media if media else parts
+    if not capabilities.media_in_results:
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        parts += [encode_blob(blob) for result in results for blob in result.media]
+    return parts
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
     """Return a part that Gemini sent: its bytes if they can be sent back, else its current value with its signature."""
     if isinstance(part, Opaque):
         return raw if capabilities.server_side_parts or not _is_server_side(part) else None
-    as_sent = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
+    as_sent, _ = read_part(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
     is_unchanged = encode_json(as_sent) == encode_json(part)
     is_accepted = capabilities.media_in_results or not isinstance(part, ToolResult)
     if is_unchanged and is_accepted and (capabilities.call_ids or not _has_id(part)):
@@ -208,9 +200,12 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
 def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[MessageEncoder, bytes, bytes]:
     """Return the encoder of the contents of a request, and the JSON before and after the contents."""
     head = HEAD
-    if config.system and not capabilities.system_instruction and not _cache_name(config):
+    fields = prompt_fields(config, capabilities)
+    if generation_config := _generation_config(config, capabilities):
+        fields["generationConfig"] = generation_config
+    fields = _merged(fields, _extra_fields(config.settings))
+    if config.system and not capabilities.system_instruction and "cachedContent" not in fields:
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
-    fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
     tail = b"],%b" % encode_json(fields)[1:] if fields else b"]}"
     return message_encoder(capabilities), head, tail
 
@@ -220,13 +215,15 @@ def head_with(system: Any) -> bytes:
     return HEAD + encode_json(system) + b","
 
 
-def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
-    """Return the config of a request as plain values; a cache holds them."""
+def prompt_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    """Return the system prompt and the tools, which a cache can hold, or the name of the cache that holds them."""
     fields: dict[str, Any] = {}
-    if cache := _cache_name(config):
+    if config.cache is not None and config.cache.key:
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
-        fields["cachedContent"] = cache  # it holds the other three, which the API rejects in the same request
+        fields["cachedContent"] = (
+            config.cache.key
+        )  # it holds the other three, which the API rejects in the same request
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}
@@ -234,13 +231,7 @@ def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
         functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
         tool_config = tool_config_fields(functions, config.tool_choice, capabilities, has_builtins=config.has_builtins)
         fields["toolConfig"] = tool_config
-    fields["generationConfig"] = _generation_config(config, capabilities)
     return {name: value for name, value in fields.items() if value}
-
-
-def _cache_name(config: RequestConfig) -> str | None:
-    """Return the name of the context cache to use; without one Gemini caches long prefixes by itself."""
-    return None if config.cache is None else config.cache.key
 
 
 def _tools(config: RequestConfig) -> list[dict[str, Any]]:
@@ -251,12 +242,11 @@ def _tools(config: RequestConfig) -> list[dict[str, Any]]:
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
-    declaration: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        declaration["description"] = tool.description
-    if tool.parameters:
-        declaration["parametersJsonSchema"] = tool.parameters
-    return declaration
+    fields = {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+    return {name: value for name, value in fields.items() if value}
+
+
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 
 
 def tool_config_fields(
@@ -271,15 +261,8 @@ def tool_config_fields(
             fields["includeServerSideToolInvocations"] = True
             if choice is None or choice.mode == "auto":
                 choice = ToolChoice("auto", strict=True)  # AUTO is rejected where the two are combined
-    if choice is not None:
-        fields["functionCallingConfig"] = _function_calling_config(choice, functions)
-    return fields
-
-
-_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
-
-
-def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> dict[str, Any]:
+    if choice is None:
+        return fields
     if choice.mode == "required" and not functions:
         raise ConfigError("tool_choice requires a call, but no functions are declared")
     missing = [name for name in choice.names if name not in functions]
@@ -292,7 +275,8 @@ def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> di
         raise ConfigError("Gemini cannot be limited to one call at a time; remove parallel=False")
     mode = "VALIDATED" if choice.strict and choice.mode == "auto" else _MODES[choice.mode]
     names = list(choice.names) if mode in ("ANY", "VALIDATED") else []
-    return {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
+    fields["functionCallingConfig"] = {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
+    return fields
 
 
 def check_json_with_tools(capabilities: Capabilities) -> None:

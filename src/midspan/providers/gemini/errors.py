@@ -34,7 +34,7 @@ def parse_error(
 ) -> errors.ProviderError:
     """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
-        return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
+        return error_for_status(status, f"Gemini answered {status}: {describe_redirect(location)}")
     error = _error_object(bytes(body))
     code, name = error.get("code"), error.get("status")
     if isinstance(code, int) and code >= 400:
@@ -46,7 +46,18 @@ def parse_error(
     shown = f"{status} {truncate(name, 80)}" if isinstance(name, str) else status
     message = f"Gemini answered {shown}: {truncate(str(error.get('message') or 'no message'))}"
     details = _objects(error.get("details"))
-    return _error(status, message, details, _retry_delay(details) or delay)
+    delay = _retry_delay(details) or delay
+    if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
+        return errors.AuthenticationError(message, status=status, details=details)
+    if status == 429 and _is_daily_quota(details):
+        return errors.QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
+    if status == 404 and "models/" in message:
+        return errors.UnknownModelError(message, status=status, details=details)
+    result = error_for_status(status, message, details=details, delay=delay)
+    if isinstance(result, errors.InvalidRequestError):
+        violations = [item for detail in details for item in _objects(detail.get("fieldViolations"))]
+        result.violations = tuple((str(item.get("field", "")), str(item.get("description", ""))) for item in violations)
+    return result
 
 
 def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
@@ -54,20 +65,6 @@ def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
     reason = truncate(str(feedback.get("blockReason", "unknown reason")), 80)
     why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
     return errors.PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
-
-
-def _error(status: int, message: str, details: Any, delay: float | None) -> errors.ProviderError:
-    if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
-        return errors.AuthenticationError(message, status=status, details=details)
-    if status == 429 and _is_daily_quota(details):
-        return errors.QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
-    if status == 404 and "models/" in message:
-        return errors.UnknownModelError(message, status=status, details=details)
-    error = error_for_status(status, message, details=details, delay=delay)
-    if isinstance(error, errors.InvalidRequestError):
-        violations = [item for detail in details for item in _objects(detail.get("fieldViolations"))]
-        error.violations = tuple((str(item.get("field", "")), str(item.get("description", ""))) for item in violations)
-    return error
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

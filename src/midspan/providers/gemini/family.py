@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,16 +42,12 @@ async def list_models(api: "GeminiApi") -> list["wire.Model"]:
 async def _list_models(**connection: Any) -> list[str]:
     from midspan.providers.gemini.api import connect
 
-    api = connect(connection)
-    try:
-        models = await list_models(api)
-    finally:
-        await api.aclose()
-    return [
-        model.name.rsplit("/", 1)[-1]
-        for model in models
-        if model.name and _GENERATE in (model.supported_generation_methods or [_GENERATE])
-    ]
+    async with aclosing(connect(connection)) as api:
+        return [
+            model.name.rsplit("/", 1)[-1]
+            for model in await list_models(api)
+            if model.name and _GENERATE in (model.supported_generation_methods or [_GENERATE])
+        ]
 
 
 async def _check() -> Sequence[HealthCheck]:

@@ -36,8 +36,7 @@ def load(message_type: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
     """Decode a message. Every JSON object is one."""
     try:
         message: AnyProto = _decoder(message_type).decode(data)
-        if _EXTRA_KEY not in bytes(data):
-            return message
+        return message
     except READ_ERRORS:
         pass  # an unknown field, another type, or snake_case
     try:

@@ -1,21 +1,22 @@
 """A streamed response of Gemini: bytes in, model events out, and one response at the end."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import groupby
-from typing import TYPE_CHECKING
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from midspan._http.body import Event, EventStream
-from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
+from midspan._types.exchange import FinishReason, ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.partial_args import OpenCall
 from midspan.providers.stream import StreamAccumulator
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class StreamDecoder:
         self._framing = Framing()
         self._api = api
         self._make_id = make_id
-        self._accumulator = StreamAccumulator(first_index)
+        self.accumulator = StreamAccumulator(first_index)
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
         """The contents that have parts."""
@@ -40,9 +41,10 @@ class StreamDecoder:
         """All parts with the bytes that go back to the server, in order. None is a call that is still open."""
         self._calls: dict[tuple[str, str, bytes], int] = {}
         """The positions of the calls among the parts, by id, name and arguments."""
-        self._open: OpenCall | None = None
+        self._open: _OpenCall | None = None
         self._chunk = decode.Chunk()
-        self._candidate = decode.CandidateFields()
+        self.candidate = decode.CandidateFields()
+        """The latest value of each field except the content."""
 
     def feed(self, piece: bytes) -> Iterator[PartEvent]:
         """Yield the events that a piece completes."""
@@ -53,8 +55,8 @@ class StreamDecoder:
         """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
         for document in self._framing.end():
             yield from self.add(document)
-        yield from self._accumulator.end_current()
-        if self.finish_reason == "STOP":
+        yield from self.accumulator.end_current()
+        if self.finish_reason[0] is FinishReason.END:
             yield from self._close_call()
 
     @property
@@ -63,18 +65,9 @@ class StreamDecoder:
         return not self._documents
 
     @property
-    def next_index(self) -> int:
-        """The index after those of all events so far."""
-        return self._accumulator.next_index
-
-    @property
-    def finish_reason(self) -> str | None:
-        """The reason that the server gave; None until it does."""
-        return decode.raw_finish_reason(self._candidate.finish_reason, self._api)
-
-    @property
-    def continuation_token(self) -> str | None:
-        return self._candidate.continuation_token
+    def finish_reason(self) -> tuple[FinishReason, str | None]:
+        """The reason that the server gave, and its name; CUT and None until it does."""
+        return decode.finish_reason_of(self.candidate.finish_reason, self._api)
 
     def add(self, document: bytes) -> list[PartEvent]:
         """Return the events of one document, for callers that have split the bytes themselves."""
@@ -87,7 +80,7 @@ class StreamDecoder:
         latest.prompt_feedback = chunk.prompt_feedback or latest.prompt_feedback
         if candidate is None:
             return []
-        end = self._candidate
+        end = self.candidate
         end.finish_reason = candidate.finish_reason or end.finish_reason
         end.finish_message = candidate.finish_message or end.finish_message
         end.continuation_token = candidate.continuation_token or end.continuation_token
@@ -106,7 +99,7 @@ class StreamDecoder:
                     return []  # the end of a call that had ended already
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
-            return self._accumulator.add_part(value)
+            return self.accumulator.add_part(value)
         events = self._close_call()
         position = self._position_of(value, len(self._parts))
         if position < len(self._parts):
@@ -115,39 +108,41 @@ class StreamDecoder:
                 self._parts[position] = (value, raw)
             return events
         self._parts.append((value, raw))
-        return events + self._accumulator.add_part(value)
+        return events + self.accumulator.add_part(value)
 
     def _position_of(self, call: ToolCall, new: int) -> int:
         """Return the position of an equal earlier call; if there is none, note and return the position `new`."""
         # The arguments are compared as JSON, because 1 == 1.0 == True in Python.
-        return self._calls.setdefault((call.id, call.name, decode.encode_json(call.arguments)), new)
+        return self._calls.setdefault((call.id, call.name, encode_json(call.arguments)), new)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
         if call.name or self._open is None:
             events += self._close_call()
-            events += self._accumulator.end_current()
-            self._open = OpenCall(len(self._parts), self._accumulator.reserve())
+            events += self.accumulator.end_current()
+            self._open = _OpenCall(len(self._parts), self.accumulator.reserve())
             self._parts.append(None)
         self._open.add(call, raw)
-        return events if _is_open(call) else events + self._close_call()
+        # More of the call follows if it says so itself, or if the last piece of its arguments does.
+        is_open = call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue"))
+        return events if is_open else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
         raw, position, index = self._open.complete(), self._open.position, self._open.index
         self._open = None
-        value = decode.part_of(raw, self._make_id)
+        value, _ = decode.read_part(raw, self._make_id)
         self._parts[position] = (value, raw)
         if isinstance(value, ToolCall):
             self._position_of(value, position)
-        return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
+        return [self.accumulator.add(PartStart(index, value)), self.accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
         """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
-        if self._candidate.finish_reason is None and self._accumulator.is_empty:
+        if self.candidate.finish_reason is None and self.accumulator.is_empty:
             decode.no_candidate(self._chunk.prompt_feedback)
-        return decode.response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
+        return decode.response_of(self._message(), self._chunk, self.candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
         entries = [entry for entry in self._parts if entry is not None]
@@ -162,9 +157,77 @@ class StreamDecoder:
         return Message("model", decode.linked([part for part, _ in entries]), ProviderData(decode.ORIGIN, content))
 
 
-def _is_open(call: "wire.FunctionCall") -> bool:
-    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
+class _OpenCall:
+    """A call whose arguments Vertex streams in pieces, its position among the parts, and the index of its events.
+
+    The first part of a call has its name. Each further part has paths into the arguments, with a value each; a repeated
+    path appends to its string. A part without `willContinue` ends the call; it may be missing.
+    """
+
+    def __init__(self, position: int, index: int) -> None:
+        self.position = position
+        self.index = index
+        self._part: dict[str, Any] = {}
+        self._call: dict[str, Any] = {}
+        self._arguments: dict[str, Any] = {}
+        self._pieces: dict[_Path, list[Any]] = {}
+        """The values of each path."""
+
+    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
+        """Add a part of the call. Its other fields, such as the signature, are kept."""
+        fields = msgspec.json.decode(raw)
+        self._call |= fields.pop("functionCall", None) or {}
+        self._part |= fields
+        self._arguments |= call.args or {}
+        for piece in call.partial_args or ():
+            values = [piece.get(name) for name in ("stringValue", "numberValue", "boolValue")]
+            if path := _parse_path(str(piece.get("jsonPath", ""))):
+                self._pieces.setdefault(path, []).extend([value for value in values if value is not None])
+
+    def complete(self) -> Raw:
+        """Return the part as it would have come unstreamed."""
+        for path, values in self._pieces.items():
+            texts = [value for value in values if isinstance(value, str)]
+            _assign(self._arguments, path, "".join(texts) if texts else values[-1] if values else None)
+        call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
+        return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments}}))
+
+
+_Path = tuple[str | int, ...]
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+_MAX_DEPTH = 64
+_MAX_GAP = 100
+"""Arrays are streamed in order. A path that skips more items than this would only use up memory."""
+
+
+def _parse_path(path: str) -> _Path:
+    """Return the steps of a path such as `$.ops[0].name`; none if it cannot be read."""
+    steps: list[str | int] = []
+    position = 1
+    while step := _STEP.match(path, position):
+        name, index, single, double = step.groups()
+        steps.append(int(index) if index else name or re.sub(r"\\(.)", r"\1", single or double or ""))
+        position = step.end()
+    is_complete = path[:1] == "$" and position == len(path) and len(steps) <= _MAX_DEPTH
+    return tuple(steps) if is_complete else ()
+
+
+def _assign(tree: Any, path: _Path, value: Any) -> None:
+    """Set the value at a path; lists and objects on the way are created."""
+    for step, next_step in zip_longest(path, path[1:]):
+        if isinstance(tree, dict):
+            key: Any = str(step)
+            tree.setdefault(key, None)
+        elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
+            key = step
+            tree.extend([None] * (step + 1 - len(tree)))
+        else:
+            return
+        if next_step is None:
+            tree[key] = value
+        elif not isinstance(tree[key], dict | list):
+            tree[key] = [] if isinstance(next_step, int) else {}
+        tree = tree[key]
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
@@ -179,7 +242,7 @@ def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
         elif deltas:
             text = "".join([part.text for part, _ in deltas])  # type: ignore[union-attr]
             fields = {"text": text, "thought": True} if part_type is Thought else {"text": text}
-            yield part_type(text), Raw(decode.encode_json(fields))
+            yield part_type(text), Raw(encode_json(fields))
 
 
 def _delta_type(part: Part) -> type[Text] | type[Thought] | None:

@@ -150,10 +150,6 @@ class GoogleSearch(Builtin, frozen=True):
     time_range_filter: dict[str, Any] | None = None
 
 
-class GoogleSearchRetrieval(Builtin, frozen=True):
-    dynamic_retrieval_config: dict[str, Any] | None = None
-
-
 class UrlContext(Builtin, frozen=True):
     pass
 
@@ -187,7 +183,7 @@ class McpServer(Proto, frozen=True):
 class Tool(Proto, frozen=True):
     function_declarations: list[FunctionDeclaration] | None = None
     google_search: GoogleSearch | None = None
-    google_search_retrieval: GoogleSearchRetrieval | None = None
+    google_search_retrieval: dict[str, Any] | None = None
     url_context: UrlContext | None = None
     code_execution: CodeExecution | None = None
     google_maps: GoogleMaps | None = None
