@@ -91,7 +91,7 @@ class LocalGemini(HttpServer):
     def _error(self, error: ApiError) -> Reply:
         self.errors.append(error)
         _log.info("answered %d: %s", error.code, error)
-        return reply(error.body(), error.code)
+        return error.reply()
 
     async def _reply(self, request: Request) -> Reply:
         route = route_of(request.target)

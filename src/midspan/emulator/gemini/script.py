@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from midspan._schema.normalize import normalize
+from midspan._schema.settings import settings_of
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
@@ -38,8 +39,6 @@ from midspan.providers.gemini.wire import (
     ToolConfig,
 )
 from midspan.providers.provider import Provider
-
-T = TypeVar("T")
 
 _MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
@@ -110,7 +109,7 @@ Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 def answer(*parts: PartLike, **options: Any) -> Answer:
     """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
     written = [{"text": part} if isinstance(part, str) else part for part in parts]
-    return _convert({"parts": written, **options}, Answer)
+    return settings_of(Answer, {"parts": written, **options}, "invalid answer")
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -123,13 +122,6 @@ def to_answer(value: AnswerLike) -> Answer:
     if isinstance(value, Answer):
         return value
     return answer(*value) if isinstance(value, Sequence) and not isinstance(value, str) else answer(value)
-
-
-def _convert(value: Any, target: type[T]) -> T:
-    try:
-        return msgspec.convert(value, target)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"invalid {target.__name__.lower()}: {error}") from error
 
 
 def answer_source(script: Any, model: Provider | None) -> Source:
@@ -198,7 +190,8 @@ class Script:
         if not entries:
             raise ConfigError("a script needs at least one answer")
         rules = [entry for entry in entries if isinstance(entry, Rule)]
-        self._rules = [(_convert(asdict(rule.when), When), to_answer(rule.answer)) for rule in rules]
+        conditions = [settings_of(When, asdict(rule.when), "invalid condition") for rule in rules]
+        self._rules = [(when, to_answer(rule.answer)) for when, rule in zip(conditions, rules, strict=True)]
         self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
     def __call__(self, conversation: Conversation) -> Answer:
@@ -235,9 +228,9 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+        file = settings_of(_File, tomllib.loads(path.read_text("utf-8")), "invalid script")
         return Script([_entry(**table) for table in file.answers])
-    except (OSError, ValueError, TypeError, ConfigError) as error:  # not readable, not UTF-8, not TOML, not a script
+    except (OSError, ValueError, TypeError) as error:  # not readable, not UTF-8, not TOML, not a script
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
 
@@ -246,9 +239,9 @@ def _entry(
     *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
 ) -> Rule | Answer:
     texts = [] if text is None else [text]
-    called = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
+    called = [call(item.name, **item.args) for item in (settings_of(_Call, fields, "invalid call") for fields in calls)]
     entry = answer(*texts, *parts, *called, **options)
-    return entry if when is None else Rule(msgspec.convert(when, When), entry)
+    return entry if when is None else Rule(settings_of(When, when, "invalid condition"), entry)
 
 
 def _provider_source(provider: Provider) -> Source:
