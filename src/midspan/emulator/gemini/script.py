@@ -26,18 +26,11 @@ from midspan.emulator.gemini.check import declarations_in, parameters_of, schema
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump
-from midspan.providers.gemini.wire import (
-    Content,
-    FunctionCallingConfig,
-    GenerateContentRequest,
-    GenerationConfig,
-    ThinkingConfig,
-    ToolConfig,
-)
 from midspan.providers.provider import Provider
 
 _MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
@@ -48,7 +41,7 @@ class Conversation:
     """A request that the API accepts."""
 
     def __init__(
-        self, rules: ModelRules, request: GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
+        self, rules: ModelRules, request: wire.GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
     ) -> None:
         self.rules = rules
         self.model = rules.name
@@ -68,13 +61,14 @@ class Conversation:
         texts = (_text_of(content) for content in reversed(self.contents) if content.role != "model")
         self.last_text = next(filter(None, texts), "")
         """The last text of the user."""
-        self.system_text = _text_of(request.system_instruction or Content())
-        self.generation_config = request.generation_config or GenerationConfig()
-        self.thinking_config = self.generation_config.thinking_config or ThinkingConfig()
-        self.calling_config = (request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
+        self.system_text = _text_of(request.system_instruction or wire.Content())
+        self.generation_config = request.generation_config or wire.GenerationConfig()
+        self.thinking_config = self.generation_config.thinking_config or wire.ThinkingConfig()
+        tool_config = request.tool_config or wire.ToolConfig()
+        self.calling_config = tool_config.function_calling_config or wire.FunctionCallingConfig()
 
 
-def _text_of(content: Content) -> str:
+def _text_of(content: wire.Content) -> str:
     return "".join(part.text or "" for part in content.parts or ())
 
 
@@ -286,13 +280,13 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
     return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
 
 
-def _to_tool_choice(config: FunctionCallingConfig) -> ToolChoice | None:
+def _to_tool_choice(config: wire.FunctionCallingConfig) -> ToolChoice | None:
     mode = _MODES.get(str(config.mode))
     names = tuple(config.allowed_function_names or ())
     return None if mode is None else ToolChoice(mode, names, strict=config.mode == "VALIDATED" or None)
 
 
-def _to_output(config: GenerationConfig) -> Output | None:
+def _to_output(config: wire.GenerationConfig) -> Output | None:
     if config.response_mime_type != "application/json":
         return None
     schema = schema_of(config.response_schema, config.response_json_schema)
