@@ -874,6 +874,12 @@ def test_methods_of_unknown_models_are_not_found(echo: LocalGemini) -> None:
         assert send(echo.url, method, path, HI).status == 404, path
 
 
+def test_the_description_of_a_model_says_whether_it_can_be_cached(echo: LocalGemini) -> None:
+    for name, can_be_cached in (("gemini-2.5-flash", True), ("gemini-4-argon", False)):
+        methods = send(echo.url, "GET", f"/v1beta/models/{name}").json["supportedGenerationMethods"]
+        assert ("createCachedContent" in methods) is can_be_cached, name
+
+
 def test_invalid_functions_are_not_counted(echo: LocalGemini) -> None:
     reply = send(echo.url, "POST", DEVELOPER.format(NEW, "countTokens"), with_tools(tools("1")))
     assert (reply.status, "Invalid function name" in reply.message) == (400, True)

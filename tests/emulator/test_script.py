@@ -180,6 +180,10 @@ def test_models_send_ids_and_signatures_by_family() -> None:
         assert "id" not in old["functionCall"]
         assert old["thoughtSignature"]
         assert "thoughtSignature" not in ask(server.url, WITH_TOOLS, "gemini-2.0-flash").parts[0]
+        for budget, is_signed in ((0, False), (1, True)):
+            request = {**WITH_TOOLS, "generationConfig": {"thinkingConfig": {"thinkingBudget": budget}}}
+            part = ask(server.url, request, "gemini-2.5-flash").parts[0]
+            assert ("thoughtSignature" in part) is is_signed, budget
         vertex = ask(server.url, WITH_TOOLS, path=VERTEX.replace("v1beta1", "v1")).parts[0]
         assert "id" not in vertex["functionCall"]
         next_request = {
