@@ -6,8 +6,9 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from midspan.errors import ConfigError
 
@@ -22,7 +23,8 @@ class LoopThread:
         self._make_loop = make_loop
         self._loops_of_parents: list[asyncio.AbstractEventLoop | None] = []
         self._set_up()
-        _loop_threads.add(self)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_reset, ref(self)))
 
     def _set_up(self) -> None:
         self._lock = threading.Lock()
@@ -92,16 +94,10 @@ class LoopThread:
             loop.close()
 
 
-_loop_threads = WeakSet[LoopThread]()
-
-
-def _reset_all() -> None:
-    for thread in _loop_threads:
+def _reset(reference: ref[LoopThread]) -> None:
+    """Reset a thread after a fork if it is still in use; the callbacks of forks cannot be removed."""
+    if thread := reference():
         thread.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all)
 
 
 def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
