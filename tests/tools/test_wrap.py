@@ -9,7 +9,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, Required, TimeLimited, WrapperSource
+from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, Required, TimeLimited, ToolSubset, WrapperSource
 
 
 def read(path: str) -> str:
@@ -110,8 +110,18 @@ def test_required_source_that_cannot_list_its_tools_is_an_error() -> None:
 
 def test_closing_a_wrapper_closes_its_source() -> None:
     source = Unavailable()
-    asyncio.run(Prefixed(Required(source), "a_").aclose())
+    asyncio.run(LoopBound(Prefixed(Required(source), "a_")).aclose())
     assert source.is_closed
+
+
+def test_subset_has_the_order_of_its_names_and_only_known_ones() -> None:
+    subset = ToolSubset(FILES, ["write", "read", "write"])
+    assert names(subset) == ["write", "read"]
+    only = ToolSubset(FILES, ["write"])
+    assert names(only) == ["write"]
+    assert call(only, "read").is_error
+    with pytest.raises(ConfigError, match="the agent has no tool named 'delete'; it has: read, write"):
+        names(ToolSubset(FILES, ["delete"]))
 
 
 def test_filtered_does_not_take_one_name() -> None:

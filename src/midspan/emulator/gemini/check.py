@@ -65,9 +65,6 @@ def check(
             f"Unable to submit request because it has a temperature value of {config.temperature} but the supported "
             "range is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
         )
-    if not 1 <= (1 if config.candidate_count is None else config.candidate_count) <= 8:
-        error = "generation_config.candidate_count", "candidate_count must be in the range [1, 8]."
-        raise invalid_fields([error], rules.api)
     if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
         raise invalid("Multiple candidates is not enabled for this model")
     schemas = config.response_schema, config.response_json_schema
