@@ -1,4 +1,5 @@
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -449,6 +450,7 @@ def test_a_provider_can_answer() -> None:
         last = documents[-1]["candidates"][0]
         called = last["content"]["parts"][0]
         assert (called["functionCall"]["name"], last["finishReason"]) == ("get_weather", "STOP")
+        assert b"midspan" in b64decode(called["thoughtSignature"]), "the server signs calls of the provider itself"
         parts = [part for document in documents for part in document["candidates"][0]["content"]["parts"]]
         answered = result("get_weather", id=called["functionCall"]["id"])
         reply = ask(server.url, {**setup, "contents": [user("Hi."), model(*parts), user(answered)]})
