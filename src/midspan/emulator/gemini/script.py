@@ -125,19 +125,13 @@ def answer_source(script: Any, model: Provider | None) -> Source:
             raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
     if script is None:
-        return _echo
+        return lambda conversation: answer(f"You said: {conversation.last_text}")
     if isinstance(script, str | Path):
         return load_script(Path(script))
     if isinstance(script, list | tuple):
         return Script(script)
     source: Source = script if callable(script) else Script([script])
     return source
-
-
-def _echo(conversation: Conversation) -> Answer:
-    if conversation.results:
-        return answer(f"Results came from {', '.join(conversation.results)}.")
-    return answer(f"You said: {conversation.last_text}")
 
 
 class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
