@@ -17,19 +17,33 @@ from midspan.emulator.gemini.script import Answer
 from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
 from midspan.errors import ConfigError
 
+
+def _quota(quota_id: str) -> dict[str, Any]:
+    return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [{"quotaId": quota_id, "quotaValue": "50"}]}
+
+
+_QUOTA = (
+    "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
+    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
+)
+_OVERLOADED = ApiError(503, "The model is overloaded. Please try again later.")
+_REPLIES: dict[str, Reply] = {
+    "rate_limit_bare": ApiError(429, "Resource exhausted. Please try again later.").reply(),
+    "daily_quota": ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]).reply(),
+    "status_500": ApiError(500, "An internal error has occurred. Please retry.").reply(),
+    "status_502": ApiError(502, "The server received an invalid response.").reply(),
+    "status_503": _OVERLOADED.reply(),
+    "status_504": ApiError(504, "The request timed out. Please try again.").reply(),
+    "html_page": reply(error_page(502), 502, HTML),
+    "error_list": reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code),
+    "reset_before_headers": [Reset()],
+}
+"""Sent instead of an answer."""
 KINDS: dict[str, dict[str, float]] = {
+    **{kind: {} for kind in _REPLIES},
     "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
-    "rate_limit_bare": {},  # 429 without a RetryInfo
-    "daily_quota": {},  # 429 for the rest of the day
-    "status_500": {},
-    "status_502": {},
-    "status_503": {},
-    "status_504": {},
-    "html_page": {},  # the error page of a front end
-    "error_list": {},  # an error inside a JSON list
     "error_event": {"chunk": 0},  # an error in the stream, as an event
     "error_bare": {"chunk": 0},  # an error in the stream, as JSON without `data:`
-    "reset_before_headers": {},
     "reset_in_event": {"chunk": 0},
     "reset_in_character": {"chunk": 0},  # between the bytes of one character
     "no_finish": {},  # the response is complete, but has no finishReason
@@ -121,28 +135,6 @@ def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
         if fails(smaller):
             return shrink(smaller, fails)
     return plan
-
-
-def _quota(quota_id: str) -> dict[str, Any]:
-    return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [{"quotaId": quota_id, "quotaValue": "50"}]}
-
-
-_QUOTA = (
-    "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
-    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
-)
-_OVERLOADED = ApiError(503, "The model is overloaded. Please try again later.")
-_REPLIES: dict[str, Reply] = {
-    "rate_limit_bare": ApiError(429, "Resource exhausted. Please try again later.").reply(),
-    "daily_quota": ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]).reply(),
-    "status_500": ApiError(500, "An internal error has occurred. Please retry.").reply(),
-    "status_502": ApiError(502, "The server received an invalid response.").reply(),
-    "status_503": _OVERLOADED.reply(),
-    "status_504": ApiError(504, "The request timed out. Please try again.").reply(),
-    "html_page": reply(error_page(502), 502, HTML),
-    "error_list": reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code),
-    "reset_before_headers": [Reset()],
-}
 
 
 class RequestFaults(Struct, frozen=True):
