@@ -450,6 +450,12 @@ RULES = [
         contents(*ROUND),
     ),
     Rule(
+        "call without a signature after text",
+        contents(user("Hi."), model("Let me see.", calling(signature=None)), user(result())),
+        "Function call is missing a thought_signature in functionCall parts. This is required",
+        contents(user("Hi."), model("Let me see.", calling()), user(result())),
+    ),
+    Rule(
         "invalid parameter name",
         with_tools(declared({"type": "OBJECT", "properties": {"a-b": {"type": "STRING"}}})),
         f"{PLACE}.properties[a-b]: Invalid parameter name.",

@@ -9,7 +9,7 @@ import pytest
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, ToolCall
-from midspan._types.specs import ModelSettings
+from midspan._types.specs import ModelSettings, ToolChoice
 from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
 from midspan.emulator.gemini.script import load_script
 from midspan.errors import ConfigError, RateLimitError
@@ -463,7 +463,7 @@ def test_a_provider_can_answer() -> None:
     assert request.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
     assert request.config.settings == ModelSettings(max_tokens=50, temperature=0.5, top_p=0.9, stop=("END",), seed=7)
     assert request.config.output is not None
-    assert request.config.tool_choice is not None
+    assert request.config.tool_choice == ToolChoice("auto")
     assert [message.role for message in request.history] == ["user", "model", "user"]
     assert request.history.messages[2].results[0].id == request.history.messages[1].calls[0].id
 
