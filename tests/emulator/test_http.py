@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from midspan.emulator import LocalGemini, answer, call, http
+from midspan.emulator.gemini import local
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
 from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, send, stream, user
@@ -241,10 +242,10 @@ def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(
 
 
 def test_any_error_of_the_start_is_raised_where_the_server_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> asyncio.AbstractEventLoop:
+    def fail(_: object) -> asyncio.AbstractEventLoop:
         raise OSError("too many open files")
 
-    monkeypatch.setattr(asyncio.events, "new_event_loop", fail)
+    monkeypatch.setattr(http.LoopThread, "loop", fail)
     with pytest.raises(OSError, match="too many open files"), LocalGemini():
         pass
 
@@ -268,3 +269,14 @@ def test_the_server_has_its_last_requests_errors_and_faults() -> None:
         assert json.loads(server.requests[0].body) == HI
         assert ["contents is not specified" in error.message for error in server.errors] == [True]
         assert list(map(str, server.injected)) == ["1:status_503"]
+
+
+def test_the_server_keeps_requests_up_to_a_total_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_MAX_LOG_BYTES", 500)
+    with LocalGemini(["Hello."]) as server:
+        for number in range(5):
+            ask(server.url, {"contents": [user(f"{number}{'x' * 150}")]})
+        kept = [json.loads(request.body)["contents"][0]["parts"][0]["text"][0] for request in server.requests]
+        assert kept == ["3", "4"]
+        ask(server.url, {"contents": [user("x" * 600)]})
+        assert not server.requests

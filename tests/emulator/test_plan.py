@@ -39,9 +39,9 @@ def test_seeds_draw_every_kind_of_fault() -> None:
     [
         ("0:boom", "'0:boom' is not a fault such as .*; known: rate_limit"),
         ("stall", "'stall' is not a fault such as"),
-        ("0:stall(chunk=x)", "invalid fault .*chunk"),
+        ("0:stall(chunk=x)", r"invalid fault '0:stall\(chunk=x\)': chunk: expected integer, got string \"x\"$"),
         ("0:stall(colour=1)", r"invalid fault '0:stall\(colour=1\)': its parameters are: chunk, seconds"),
-        ("0:stall(seconds=-1)", "invalid fault .*seconds"),
+        ("0:stall(seconds=-1)", "invalid fault .*: seconds: expected at least 0, got -1$"),
         ("0:stall(chunk=inf)", "invalid fault .*chunk"),
         ("0:stall(chunk=nan)", "invalid fault .*chunk"),
         ("0:stall(chunk=" + "9" * 5_000 + ")", "invalid fault .*chunk"),

@@ -450,18 +450,10 @@ RULES = [
         contents(*ROUND),
     ),
     Rule(
-        "server-side result without its call",
-        contents(user("Hi."), model({"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}}, "Well."), user("And?")),
-        "Invalid value at 'contents[1].parts[0].tool_response.id'",
-        contents(
-            user("Hi."),
-            model(
-                {"toolCall": {"id": "b", "toolType": "URL_CONTEXT"}},
-                {"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}},
-                "Well.",
-            ),
-            user("And?"),
-        ),
+        "call without a signature after text",
+        contents(user("Hi."), model("Let me see.", calling(signature=None)), user(result())),
+        "Function call is missing a thought_signature in functionCall parts. This is required",
+        contents(user("Hi."), model("Let me see.", calling()), user(result())),
     ),
     Rule(
         "invalid parameter name",
@@ -626,15 +618,9 @@ RULES = [
     Rule(
         "nine candidates",
         config(candidateCount=9),
-        "candidate_count must be in the range [1, 8].",
+        "Multiple candidates is not enabled for this model",
         config(candidateCount=8),
         model=OLD,
-    ),
-    Rule(
-        "no candidate",
-        config(candidateCount=0),
-        "candidate_count must be in the range [1, 8].",
-        config(candidateCount=1),
     ),
     Rule(
         "two candidates from Gemini 3 on",
@@ -872,6 +858,12 @@ def test_methods_of_unknown_models_are_not_found(echo: LocalGemini) -> None:
         ("POST", DEVELOPER.format("x", "embedContent")),
     ):
         assert send(echo.url, method, path, HI).status == 404, path
+
+
+def test_the_description_of_a_model_says_whether_it_can_be_cached(echo: LocalGemini) -> None:
+    for name, can_be_cached in (("gemini-2.5-flash", True), ("gemini-4-argon", False)):
+        methods = send(echo.url, "GET", f"/v1beta/models/{name}").json["supportedGenerationMethods"]
+        assert ("createCachedContent" in methods) is can_be_cached, name
 
 
 def test_invalid_functions_are_not_counted(echo: LocalGemini) -> None:

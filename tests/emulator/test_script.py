@@ -1,4 +1,5 @@
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, ToolCall
-from midspan._types.specs import ModelSettings
+from midspan._types.specs import ModelSettings, ToolChoice
 from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
 from midspan.emulator.gemini.script import load_script
 from midspan.errors import ConfigError, RateLimitError
@@ -180,6 +181,10 @@ def test_models_send_ids_and_signatures_by_family() -> None:
         assert "id" not in old["functionCall"]
         assert old["thoughtSignature"]
         assert "thoughtSignature" not in ask(server.url, WITH_TOOLS, "gemini-2.0-flash").parts[0]
+        for budget, is_signed in ((0, False), (1, True)):
+            request = {**WITH_TOOLS, "generationConfig": {"thinkingConfig": {"thinkingBudget": budget}}}
+            part = ask(server.url, request, "gemini-2.5-flash").parts[0]
+            assert ("thoughtSignature" in part) is is_signed, budget
         vertex = ask(server.url, WITH_TOOLS, path=VERTEX.replace("v1beta1", "v1")).parts[0]
         assert "id" not in vertex["functionCall"]
         next_request = {
@@ -272,11 +277,11 @@ def test_a_script_can_be_a_toml_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("answers = 5", "Expected `array`"),
-        ("[[answers]]\ntxt = 'x'", "unknown field `txt`"),
-        ("[[answers]]\nwhen = { sys = 'x' }", "unknown field `sys`"),
+        ("answers = 5", "invalid script: answers: expected array, got integer 5$"),
+        ("[[answers]]\ntxt = 'x'", "invalid answer: unknown setting 'txt'"),
+        ("[[answers]]\nwhen = { sys = 'x' }", "invalid condition: unknown setting 'sys'; did you mean says?"),
         ("[[answers", "Expected ']]'"),
-        ("[[answers]]\nchunks = -1", "chunks"),
+        ("[[answers]]\nchunks = -1", "invalid answer: chunks: expected at least 1, got -1$"),
         ("[[answers]]\ngap_seconds = -5", "gap_seconds"),
         ("[[answers]]\ndelay_seconds = nan", "delay_seconds"),
         ("[[answers]]\ndelay_seconds = inf", "delay_seconds"),
@@ -310,11 +315,11 @@ def test_a_script_may_be_one_answer() -> None:
 
 def test_an_invalid_script_or_model_is_rejected_by_the_constructor() -> None:
     for script in (5, b"x"):
-        with pytest.raises(ConfigError, match="invalid answer: Expected `object`"):
+        with pytest.raises(ConfigError, match=r"invalid answer: parts\[0\]: expected object"):
             LocalGemini(script)
     with pytest.raises(ConfigError, match="a script needs at least one answer"):
         LocalGemini([])
-    with pytest.raises(ConfigError, match="invalid when: Expected `int"):
+    with pytest.raises(ConfigError, match="invalid condition: step: expected integer or null, got "):
         LocalGemini([Rule(When(step="a"), "x")])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="pass either a script or a model, not both"):
         LocalGemini(["x"], model=Weather())
@@ -326,9 +331,9 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        (["x", 5], "invalid answer: Expected `object`, got `int`"),
-        (["x", b"y"], "invalid answer: Expected `object`"),
-        ([["x", 5]], "invalid answer: Expected `object`"),
+        (["x", 5], r"invalid answer: parts\[0\]: expected object, got integer 5$"),
+        (["x", b"y"], r"invalid answer: parts\[0\]: expected object"),
+        ([["x", 5]], r"invalid answer: parts\[1\]: expected object"),
     ],
 )
 def test_an_invalid_answer_is_rejected(entries: Any, message: str) -> None:
@@ -341,7 +346,7 @@ def test_an_invalid_answer_is_rejected(entries: Any, message: str) -> None:
     [
         ("delay_seconds", (NAN, "a", -1, float("inf"), None, True)),
         ("gap_seconds", (NAN, "a", -1, 1e9)),
-        ("usage", (5, None, [1], {"a": "b"}, {"a": -1}, {"a": 1.5}, {5: 5})),
+        ("usage", (5, None, [1], {"a": "b"}, {"a": -1}, {"a": 1.5})),
         ("chunks", ("q", 0, -1, 1.5, True, None)),
         ("finish_reason", (5,)),
         ("finish_message", (5,)),
@@ -351,12 +356,12 @@ def test_an_invalid_answer_is_rejected(entries: Any, message: str) -> None:
 )
 def test_an_invalid_option_of_an_answer_is_rejected(option: str, values: tuple[Any, ...]) -> None:
     for value in values:
-        with pytest.raises(ConfigError, match=rf"invalid answer: Expected .*{option}"):
+        with pytest.raises(ConfigError, match=rf"^invalid answer: {option}[^:$]*: (?:expected|invalid)"):
             answer("x", **{option: value})
 
 
 def test_an_unknown_option_of_an_answer_is_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"invalid answer: .*unknown field `chunk`"):
+    with pytest.raises(ConfigError, match=r"invalid answer: unknown setting 'chunk'; did you mean chunks\?"):
         answer("x", chunk=5)
 
 
@@ -371,7 +376,7 @@ def test_the_answer_of_a_rule_may_be_text_or_parts() -> None:
 def test_a_function_that_returns_no_answer_is_reported() -> None:
     with LocalGemini(lambda _: 5) as server:
         message = ask(server.url, HI).message
-    assert message.startswith("ConfigError: invalid answer: Expected `object`, got `int`")
+    assert message.startswith("ConfigError: invalid answer: parts[0]: expected object, got integer 5")
 
 
 def test_an_invalid_regular_expression_is_rejected_when_the_rule_is_created(tmp_path: Path) -> None:
@@ -380,7 +385,7 @@ def test_an_invalid_regular_expression_is_rejected_when_the_rule_is_created(tmp_
         When(says="(")
     path = tmp_path / "bad.toml"
     path.write_text("[[answers]]\nwhen = { says = '(' }\ntext = 'x'")
-    with pytest.raises(ConfigError, match=rf"^cannot read the script '.*bad\.toml': {problem}"):
+    with pytest.raises(ConfigError, match=rf"^cannot read the script '.*bad\.toml': invalid condition: {problem}"):
         LocalGemini(str(path))
 
 
@@ -391,8 +396,12 @@ def test_the_functions_of_a_condition_may_be_lists() -> None:
 
 
 def test_a_rule_needs_an_answer() -> None:
-    for other in (5, None, lambda _: "x"):
-        with pytest.raises(ConfigError, match="invalid answer: Expected `object`"):
+    for other, problem in (
+        (5, r"parts\[0\]: expected object"),
+        (None, "parts"),
+        (lambda _: "x", "contains .* not JSON"),
+    ):
+        with pytest.raises(ConfigError, match=f"invalid answer: {problem}"):
             Script([Rule(When(), other)])
 
 
@@ -441,6 +450,7 @@ def test_a_provider_can_answer() -> None:
         last = documents[-1]["candidates"][0]
         called = last["content"]["parts"][0]
         assert (called["functionCall"]["name"], last["finishReason"]) == ("get_weather", "STOP")
+        assert b"midspan" in b64decode(called["thoughtSignature"]), "the server signs calls of the provider itself"
         parts = [part for document in documents for part in document["candidates"][0]["content"]["parts"]]
         answered = result("get_weather", id=called["functionCall"]["id"])
         reply = ask(server.url, {**setup, "contents": [user("Hi."), model(*parts), user(answered)]})
@@ -453,7 +463,7 @@ def test_a_provider_can_answer() -> None:
     assert request.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
     assert request.config.settings == ModelSettings(max_tokens=50, temperature=0.5, top_p=0.9, stop=("END",), seed=7)
     assert request.config.output is not None
-    assert request.config.tool_choice is not None
+    assert request.config.tool_choice == ToolChoice("auto")
     assert [message.role for message in request.history] == ["user", "model", "user"]
     assert request.history.messages[2].results[0].id == request.history.messages[1].calls[0].id
 

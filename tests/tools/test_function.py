@@ -173,7 +173,7 @@ def test_description_must_be_text() -> None:
 
 
 def test_examples_must_be_a_list() -> None:
-    with pytest.raises(ConfigError, match=r"add: invalid option: Expected `array`.*at `\$.examples`"):
+    with pytest.raises(ConfigError, match=r"add: invalid option examples=\{'a': 1\}: Expected `array`, got `object`"):
         tool(examples={"a": 1})(lambda_named_add())  # type: ignore[arg-type]
 
 

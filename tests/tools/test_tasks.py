@@ -230,6 +230,33 @@ def test_abandoned_task_is_not_garbage_collected(monkeypatch: pytest.MonkeyPatch
     run(main)
 
 
+def test_result_of_an_abandoned_task_is_garbage_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "CANCEL_GRACE_SECONDS", 0)
+
+    async def main() -> None:
+        released = asyncio.Event()
+        results: list[weakref.ref[asyncio.Event]] = []
+
+        async def ignore_cancellation() -> asyncio.Event:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(BOUND)
+            await released.wait()
+            result = asyncio.Event()
+            results.append(weakref.ref(result))
+            return result
+
+        with pytest.raises(Expired, match="was abandoned"):
+            await run_in_task(ignore_cancellation, timeout=0)
+        released.set()
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody waits for an abandoned task
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [result() for result in results] == [None]
+
+    run(main)
+
+
 def test_time_limits_and_task_groups_of_the_function_affect_only_itself() -> None:
     async def own_timeout() -> str:
         try:

@@ -11,8 +11,7 @@ import weakref
 import pytest
 
 from midspan.errors import ToolError
-from midspan.tools.tasks import Expired, ToolRaised
-from midspan.tools.threads import Threads
+from midspan.tools.tasks import Expired, Threads, ToolRaised
 from tests.bounds import BOUND, time_passes
 
 
@@ -376,7 +375,7 @@ print(asyncio.run(execute(add, call)).value)
 def test_forked_child_starts_its_own_threads() -> None:
     program = """
 import asyncio, os
-from midspan.tools.threads import THREADS
+from midspan.tools.tasks import THREADS
 
 asyncio.run(THREADS.run(int))
 child = os.fork()

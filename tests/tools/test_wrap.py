@@ -9,7 +9,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, TimeLimited, WrapperSource
+from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, Required, TimeLimited, ToolSubset, WrapperSource
 
 
 def read(path: str) -> str:
@@ -88,6 +88,40 @@ def test_wrappers_can_be_nested() -> None:
 def test_time_limit_must_be_a_positive_number(seconds: Any) -> None:
     with pytest.raises(ConfigError, match=f"must be a positive number of seconds, got {seconds!r}"):
         TimeLimited(FILES, seconds)
+
+
+class Unavailable(ToolSource):
+    """A source that cannot list its tools."""
+
+    is_closed = False
+
+    async def list_tools(self) -> ToolListing:
+        raise OSError("no route to host")
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+def test_required_source_that_cannot_list_its_tools_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="the tools of Unavailable cannot be listed: OSError: no route to host"):
+        names(Required(Unavailable()))
+    assert names(Required(FILES)) == ["read", "write"]
+
+
+def test_closing_a_wrapper_closes_its_source() -> None:
+    source = Unavailable()
+    asyncio.run(LoopBound(Prefixed(Required(source), "a_")).aclose())
+    assert source.is_closed
+
+
+def test_subset_has_the_order_of_its_names_and_only_known_ones() -> None:
+    subset = ToolSubset(FILES, ["write", "read", "write"])
+    assert names(subset) == ["write", "read"]
+    only = ToolSubset(FILES, ["write"])
+    assert names(only) == ["write"]
+    assert call(only, "read").is_error
+    with pytest.raises(ConfigError, match="the agent has no tool named 'delete'; it has: read, write"):
+        names(ToolSubset(FILES, ["delete"]))
 
 
 def test_filtered_does_not_take_one_name() -> None:

@@ -4,11 +4,9 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from http.client import responses
-from threading import Thread
 from typing import Annotated, Self, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -17,6 +15,7 @@ from msgspec import Meta, Struct
 from midspan._http.retry import Clock
 from midspan._http.serving import listen_error
 from midspan.errors import ConfigError
+from midspan.tools.loop_thread import LoopThread
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -197,27 +196,14 @@ class HttpServer:
         await self._server.wait_closed()
 
     def __enter__(self) -> Self:
-        started: Future[None] = Future()
-        self._thread = Thread(target=self._serve, args=(started,), name="midspan-emulator", daemon=True)
-        self._thread.start()
-        started.result()
-        return self
-
-    def _serve(self, started: Future[None]) -> None:
+        self._thread = LoopThread("midspan-emulator")
+        loop = self._thread.loop()
         try:
-            with asyncio.Runner() as runner:  # before the coroutine, which would never be awaited if this fails
-                runner.run(self._run(started))
-        except BaseException as error:
-            if started.done():
-                raise
-            started.set_exception(error)
-
-    async def _run(self, started: Future[None]) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        async with self:
-            started.set_result(None)
-            await self._stopping.wait()
+            return asyncio.run_coroutine_threadsafe(self.__aenter__(), loop).result()
+        except BaseException:
+            self._thread.close()
+            raise
 
     def __exit__(self, *exc_info: object) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
+        asyncio.run_coroutine_threadsafe(self.__aexit__(), self._thread.loop()).result()
+        self._thread.close()

@@ -22,8 +22,7 @@ from midspan._types.texts import count_noun, truncate
 from midspan.errors import ArgumentError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import ToolListing, ToolSource, bulleted, describe_error, unknown_tool_result
-from midspan.tools.tasks import Expired, ToolRaised, run_in_task
-from midspan.tools.threads import THREADS
+from midspan.tools.tasks import THREADS, Expired, ToolRaised, run_in_task
 
 _log = logging.getLogger("midspan.tools")
 
@@ -74,7 +73,9 @@ async def run_call(
     try:
         if in_task:
             result: ToolResult = await run_in_task(run, call, context, name=call.name)
-            _check_result(call, result)
+            if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
+                raise TypeError("the source did not return a result of this call")
+            _encode(result.value)  # raises an error if it is not JSON serializable
         else:
             result = await run(call, context)
     except Exception as error:  # noqa: BLE001 - sources are user code
@@ -84,12 +85,6 @@ async def run_call(
         context.report_error(cause)
         result = call.error_result(f"{call.name} failed: {describe_error(cause)}")
     return result, perf_counter() - begin
-
-
-def _check_result(call: ToolCall, result: Any) -> None:
-    if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
-        raise TypeError("the source did not return a result of this call")
-    _encode(result.value)  # raises an error if it is not JSON serializable
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:

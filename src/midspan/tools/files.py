@@ -18,9 +18,27 @@ FILE_MODULE_PREFIX = "midspan_tools_in_"
 
 def tools_in(name: str) -> list[Any]:
     """Load the tools of a file or module: its `tools`, else those made with @tool, else its public functions."""
+    from midspan.tools.function import Tool, tool_of  # loaded with the first file, as are the next
+    from midspan.tools.source import ToolSource
+
     with user_code(f"cannot load the tools in {name!r}"):
         module = load_module(name)
-    return _tools_of(module, name)
+    listed = getattr(module, "tools", None)
+    if isinstance(listed, ToolSource):
+        return [listed]
+    if not (listed is None or isinstance(listed, list | tuple | ModuleType) or callable(listed)):
+        raise ConfigError(f"`tools` in {name!r} is {listed!r}; make it a list of functions or a source of tools")
+    public = [value for key, value in vars(module).items() if not key.startswith("_")]
+    decorated = [value for value in public if isinstance(value, Tool)]
+    functions = [value for value in public if inspect.isfunction(value) and value.__module__ == module.__name__]
+    tools: list[Any] = list(listed if isinstance(listed, list | tuple) else dict.fromkeys(decorated or functions))
+    try:
+        tools = [tool if isinstance(tool, ToolSource) else tool_of(tool) for tool in tools]
+    except (SchemaError, TypeError) as error:
+        raise ConfigError(f"cannot use the tools in {name!r}: {error}") from error
+    if not tools:
+        raise ConfigError(f"there are no tools in {name!r}; define a function there, preferably with @tool")
+    return tools
 
 
 @contextmanager
@@ -77,25 +95,3 @@ def _add_to_path(folder: Path) -> None:
     """Add a folder at the end of sys.path, so that its files do not hide standard modules."""
     if (entry := str(folder.resolve())) not in sys.path:
         sys.path.append(entry)
-
-
-def _tools_of(module: ModuleType, name: str) -> list[Any]:
-    from midspan.tools.function import Tool, tool_of  # loaded with the first file, as are the next
-    from midspan.tools.source import ToolSource
-
-    listed = getattr(module, "tools", None)
-    if isinstance(listed, ToolSource):
-        return [listed]
-    if not (listed is None or isinstance(listed, list | tuple | ModuleType) or callable(listed)):
-        raise ConfigError(f"`tools` in {name!r} is {listed!r}; make it a list of functions or a source of tools")
-    public = [value for key, value in vars(module).items() if not key.startswith("_")]
-    decorated = [value for value in public if isinstance(value, Tool)]
-    functions = [value for value in public if inspect.isfunction(value) and value.__module__ == module.__name__]
-    tools: list[Any] = list(listed if isinstance(listed, list | tuple) else dict.fromkeys(decorated or functions))
-    try:
-        tools = [tool if isinstance(tool, ToolSource) else tool_of(tool) for tool in tools]
-    except (SchemaError, TypeError) as error:
-        raise ConfigError(f"cannot use the tools in {name!r}: {error}") from error
-    if not tools:
-        raise ConfigError(f"there are no tools in {name!r}; define a function there, preferably with @tool")
-    return tools

@@ -33,8 +33,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """Larger numbers cannot be added to the time of a clock."""
 
 
-class _DataOptions(TypedDict, total=False):
-    """The options that are plain data. msgspec checks their types."""
+class DeclaredToolOptions(TypedDict, total=False):
+    """The options of a tool that is declared with a name, a description and schemas; `tool` describes them."""
 
     title: str | None
     reads: str | Collection[str]
@@ -49,11 +49,6 @@ class _DataOptions(TypedDict, total=False):
     max_result_chars: Annotated[int, msgspec.Meta(ge=1)]
     isolate: bool
     check_formats: bool
-
-
-class DeclaredToolOptions(_DataOptions, total=False):
-    """The options of a tool that is declared with a name, a description and schemas; `tool` describes them."""
-
     final: bool | Callable[[Any], bool]
 
 
@@ -81,16 +76,18 @@ def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
 
 
 def _check_options(options: DeclaredToolOptions) -> None:
-    if unknown := options.keys() - ToolOptions.__optional_keys__:
-        known = ", ".join(sorted(ToolOptions.__optional_keys__))
-        raise ConfigError(f"unknown tool option {min(unknown)!r}; known options: {known}")
-    try:
-        msgspec.convert({option: value for option, value in options.items() if option != "final"}, _DataOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"invalid option: {error}") from error
-    match options:
-        case {"final": final} if not isinstance(final, bool) and (is_async(final) or not callable(final)):
-            raise ConfigError(f"final must be True, False or a sync function of the result, got {final!r:.80}")
+    types = ToolOptions.__annotations__
+    for option, value in options.items():
+        if option not in types:
+            raise ConfigError(f"unknown tool option {option!r}; known options: {', '.join(sorted(types))}")
+        if option == "final":
+            if not isinstance(value, bool) and (is_async(value) or not callable(value)):
+                raise ConfigError(f"final must be True, False or a sync function of the result, got {value!r:.80}")
+            continue
+        try:
+            msgspec.convert(value, types[option])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"invalid option {option}={value!r:.80}: {error}") from error
 
 
 def _effects(spec: ToolSpec, options: DeclaredToolOptions) -> Effects | None:

@@ -6,7 +6,9 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
+from weakref import ref
 
 from midspan.errors import ConfigError
 
@@ -22,7 +24,7 @@ class LoopThread:
         self._loops_of_parents: list[asyncio.AbstractEventLoop | None] = []
         self._set_up()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._reset)
+            os.register_at_fork(after_in_child=partial(_reset, ref(self)))
 
     def _set_up(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +32,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self.is_closed = False
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Reset the state in a forked child process, which has the loop but not its thread."""
         # The garbage collector must not close the tasks of the parent here, which could write to its connections.
         self._loops_of_parents.append(self._loop)
@@ -67,6 +69,7 @@ class LoopThread:
         """Cancel all tasks and wait a moment for them. Called when the program exits."""
         with self._lock:
             self.is_closed = True
+        atexit.unregister(self.close)
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -89,6 +92,12 @@ class LoopThread:
             _complete(loop, asyncio.gather(*tasks, return_exceptions=True))
             _complete(loop, loop.create_task(loop.shutdown_asyncgens()))
             loop.close()
+
+
+def _reset(reference: ref[LoopThread]) -> None:
+    """Reset a thread after a fork if it is still in use; the callbacks of forks cannot be removed."""
+    if thread := reference():
+        thread.reset()
 
 
 def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:

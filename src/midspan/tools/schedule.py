@@ -12,8 +12,6 @@ from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
 from midspan.tools.tasks import Outcome, start, task_result
 
-Finished = tuple[int, ToolResult, float]
-"""The position of a call, its result, and how many seconds it took."""
 Order = Mapping[int, Iterable[int]]
 """By the position of a call, the positions of the earlier calls that it waits for."""
 
@@ -35,8 +33,8 @@ async def each_call(
     max_concurrency: int | None = None,
     in_task: bool = True,
     order: Order | None = None,
-) -> AsyncGenerator[Finished, None]:
-    """Run the calls, at most `max_concurrency` at a time, and yield each result as soon as it is available.
+) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
+    """Run the calls, at most `max_concurrency` at a time; yield position, result and seconds of each when it has ended.
 
     Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """

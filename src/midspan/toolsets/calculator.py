@@ -111,16 +111,12 @@ def _value(node: ast.expr, python: str) -> Number:
     match node:
         case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATORS:
             return _bounded(_OPERATORS[type(operation)](_value(left, python), _value(right, python)))
-        case ast.Attribute(value=inner, attr="factorial"):
-            return _factorial(_value(inner, python))
-        case ast.Attribute(value=inner, attr="percent"):
-            return _value(inner, python) / 100
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_value(operand, python))
+        case ast.Attribute(value=operand, attr=suffix) if suffix in _SUFFIXES:
+            return _SUFFIXES[suffix](_value(operand, python))
         case ast.Constant():
             return _bounded(Fraction(python[node.col_offset : node.end_col_offset]))  # all digits, unlike a float
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, python)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand, python)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
@@ -214,6 +210,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Mod: lambda left, right: left - right * _floor(left / right),  # it has the sign of the divisor
     ast.Pow: _power,
 }
+_SIGNS: dict[type[ast.unaryop], Callable[[Any], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_SUFFIXES: dict[str, Callable[[Any], Number]] = {"factorial": _factorial, "percent": lambda value: value / 100}
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sqrt": _sqrt,
     "abs": abs,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from midspan.emulator.http import Request
+from midspan.emulator.http import Reply, Request, reply
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.errors import RPC_STATUSES
 
@@ -92,6 +92,9 @@ class ApiError(Exception):
         if self.details:
             error["details"] = self.details
         return msgspec.json.format(msgspec.json.encode({"error": error}), indent=2) + b"\n"
+
+    def reply(self) -> Reply:
+        return reply(self.body(), self.code)
 
 
 def invalid(message: str) -> ApiError:

@@ -15,20 +15,12 @@ from midspan.emulator.gemini.contents import check_contents_size, check_each, ch
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
-from midspan.providers.gemini.wire import (
-    CountTokensRequest,
-    FunctionCallingConfig,
-    FunctionDeclaration,
-    GenerateContentRequest,
-    GenerationConfig,
-    Schema,
-    ThinkingConfig,
-    Tool,
-    ToolConfig,
-)
 
+FieldErrors = Iterator[tuple[str, str]]
+"""The paths of fields, and messages about them."""
 _INVALID_NAME = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
     "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
@@ -41,7 +33,7 @@ _INVALID_PARAMETER = (
 _DEFAULT_BEHAVIORS = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
 _STRING_FORMATS = (None, "", "enum", "date-time")
 _BUILTIN_TOOLS = tuple(
-    name for name in Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
+    name for name in wire.Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
 )
 _MAX_DECLARATIONS = 512
 _MAX_SCHEMA_CHARS = 32_768
@@ -60,11 +52,11 @@ _CACHE_CONFLICT = {
 
 def check(
     body: bytes, rules: ModelRules, *, is_streaming: bool = False, strict_signatures: bool = False
-) -> GenerateContentRequest:
+) -> wire.GenerateContentRequest:
     """Return the request in a body if the API accepts it."""
-    request = read(GenerateContentRequest, body, rules)
+    request = read(wire.GenerateContentRequest, body, rules)
     contents, tools = request.contents or (), request.tools or ()
-    config = request.generation_config or GenerationConfig()
+    config = request.generation_config or wire.GenerationConfig()
     check_each(contents, rules.api)
     if request.system_instruction is not None and not rules.capabilities.system_instruction:
         raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
@@ -73,22 +65,19 @@ def check(
             f"Unable to submit request because it has a temperature value of {config.temperature} but the supported "
             "range is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
         )
-    if not 1 <= (1 if config.candidate_count is None else config.candidate_count) <= 8:
-        error = "generation_config.candidate_count", "candidate_count must be in the range [1, 8]."
-        raise invalid_fields([error], rules.api)
     if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
         raise invalid("Multiple candidates is not enabled for this model")
     schemas = config.response_schema, config.response_json_schema
     if errors := list(_either_schema_errors(*schemas, "generation_config.response_schema", rules.api)):
         raise invalid_fields(errors, rules.api)
-    _check_thinking(config.thinking_config or ThinkingConfig(), rules)
+    _check_thinking(config.thinking_config or wire.ThinkingConfig(), rules)
     if request.cached_content is not None:
         if not rules.capabilities.explicit_cache:
             raise invalid(f"CachedContent is not supported for models/{rules.name}")
         if request.system_instruction is not None or tools or request.tool_config is not None:
             raise invalid(_CACHE_CONFLICT[rules.api])
     check_declarations(tools, rules)
-    _check_tools(tools, request.tool_config or ToolConfig(), rules, is_streaming=is_streaming)
+    _check_tools(tools, request.tool_config or wire.ToolConfig(), rules, is_streaming=is_streaming)
     rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions
     if rejects_functions and (has_calls(contents) or declarations_in(tools)):
         raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
@@ -96,7 +85,7 @@ def check(
     return request
 
 
-def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
+def _check_thinking(config: wire.ThinkingConfig, rules: ModelRules) -> None:
     levels = rules.capabilities.thinking_levels
     level = config.thinking_level if config.thinking_level != "THINKING_LEVEL_UNSPECIFIED" else None
     if rules.rejects_thinking and (level is not None or config.thinking_budget or config.include_thoughts):
@@ -113,7 +102,7 @@ def _check_thinking(config: ThinkingConfig, rules: ModelRules) -> None:
 
 def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
     """Return the answer to a countTokens request."""
-    request = read(CountTokensRequest, body, rules)
+    request = read(wire.CountTokensRequest, body, rules)
     counted = request.generate_content_request or request
     contents = counted.contents or []
     check_each(contents, rules.api)
@@ -125,7 +114,7 @@ def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
     return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
 
 
-def check_declarations(tools: Sequence[Tool], rules: ModelRules) -> None:
+def check_declarations(tools: Sequence[wire.Tool], rules: ModelRules) -> None:
     api = rules.api
     declared = [
         (f"tools[{index}].function_declarations[{at}]", declaration)
@@ -144,11 +133,11 @@ def check_declarations(tools: Sequence[Tool], rules: ModelRules) -> None:
             raise invalid(f"Duplicate function declaration found: {name}")
 
 
-def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
+def declarations_in(tools: Sequence[wire.Tool] | None) -> list[wire.FunctionDeclaration]:
     return [declaration for tool in tools or () for declaration in tool.function_declarations or ()]
 
 
-def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -> Iterator[tuple[str, str]]:
+def _declaration_errors(declaration: wire.FunctionDeclaration, path: str, api: Api) -> FieldErrors:
     if not FUNCTION_NAME.fullmatch(declaration.name or "") or len(declaration.name or "") > MAX_NAME_CHARS:
         yield f"{path}.name", _INVALID_NAME
     parameters = declaration.parameters
@@ -161,7 +150,7 @@ def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -
         yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
 
 
-def _either_schema_errors(schema: Schema | None, json_schema: Any, path: str, api: Api) -> Iterator[tuple[str, str]]:
+def _either_schema_errors(schema: wire.Schema | None, json_schema: Any, path: str, api: Api) -> FieldErrors:
     """Yield the errors of a schema that is in one of two fields; `path` is the one for the subset of OpenAPI."""
     json_path = f"{path.removesuffix('_schema')}_json_schema"
     if json_schema is not UNSET and not isinstance(json_schema, dict):
@@ -172,16 +161,16 @@ def _either_schema_errors(schema: Schema | None, json_schema: Any, path: str, ap
             yield json_path, f"must not be set when {path.rpartition('.')[2]} is set"
 
 
-def parameters_of(declaration: FunctionDeclaration) -> Any:
+def parameters_of(declaration: wire.FunctionDeclaration) -> Any:
     """Return the schema of the parameters, in whichever of the two fields it is; None if there is none."""
     return schema_of(declaration.parameters, declaration.parameters_json_schema)
 
 
-def schema_of(schema: Schema | None, json_schema: Any) -> Any:
+def schema_of(schema: wire.Schema | None, json_schema: Any) -> Any:
     return to_plain(schema) if json_schema is UNSET else json_schema
 
 
-def _schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
+def _schema_errors(schema: wire.Schema, path: str, api: Api) -> FieldErrors:
     """Yield the errors of a schema in the API's subset of OpenAPI. Unknown keywords are found when it is read."""
     if schema.type == "ARRAY" and schema.items is None:
         yield f"{path}.items", "missing field."
@@ -204,9 +193,9 @@ def _schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, s
         yield from _schema_errors(inner, f"{path}.any_of[{at}]", api)
 
 
-def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
+def _check_tools(tools: Sequence[wire.Tool], config: wire.ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
     """Check tools of different kinds together, and the config."""
-    calling = config.function_calling_config or FunctionCallingConfig()
+    calling = config.function_calling_config or wire.FunctionCallingConfig()
     shows_calls = config.include_server_side_tool_invocations is True
     if shows_calls and not rules.capabilities.server_side_calls:
         raise invalid(f"Tool call context circulation is not enabled for models/{rules.name}")
@@ -227,7 +216,7 @@ def _check_tools(tools: Sequence[Tool], config: ToolConfig, rules: ModelRules, *
         raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 
 
-def _check_calling(calling: FunctionCallingConfig, declared: dict[str | None, FunctionDeclaration]) -> None:
+def _check_calling(calling: wire.FunctionCallingConfig, declared: dict[str | None, wire.FunctionDeclaration]) -> None:
     allowed = calling.allowed_function_names or ()
     if calling.mode not in ("ANY", "VALIDATED"):
         if allowed:

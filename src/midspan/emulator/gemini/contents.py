@@ -45,7 +45,6 @@ _DUMMIES_BASE64 = tuple(b64encode(dummy.encode()).decode().rstrip("=") for dummy
 
 def check_each(contents: Sequence[Content], api: Api) -> None:
     """Check each content on its own."""
-    called = set()
     for index, content in enumerate(contents):
         path = f"contents[{index}].parts"
         if not content.parts and (content.parts is not None or content.role != "model"):
@@ -53,17 +52,10 @@ def check_each(contents: Sequence[Content], api: Api) -> None:
             raise invalid_fields([(path, "contents.parts must not be empty.")], api)
         if content.role and content.role not in _ROLES:
             raise invalid("Please use a valid role: user, model.")
-        parts = [(f"{path}[{at}]", part) for at, part in enumerate(content.parts or ())]
-        errors = [error for place, part in parts for error in _part_errors(part, place)]
+        parts = enumerate(content.parts or ())
+        errors = [error for at, part in parts for error in _part_errors(part, f"{path}[{at}]")]
         if errors:
             raise invalid_fields(errors, api)
-        for place, part in parts:
-            if part.tool_call is not None:
-                called.add(part.tool_call.id)
-            elif part.tool_response is not None and part.tool_response.id not in called:
-                raise invalid(
-                    f"Invalid value at '{place}.tool_response.id': it does not match the id of any tool_call."
-                )
 
 
 def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:

@@ -10,25 +10,40 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from midspan._schema.settings import settings_of
 from midspan.emulator.gemini.api import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.documents import Document
 from midspan.emulator.gemini.script import Answer
 from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
 from midspan.errors import ConfigError
 
+
+def _quota(quota_id: str) -> dict[str, Any]:
+    return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [{"quotaId": quota_id, "quotaValue": "50"}]}
+
+
+_QUOTA = (
+    "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
+    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
+)
+_OVERLOADED = ApiError(503, "The model is overloaded. Please try again later.")
+_REPLIES: dict[str, Reply] = {
+    "rate_limit_bare": ApiError(429, "Resource exhausted. Please try again later.").reply(),
+    "daily_quota": ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]).reply(),
+    "status_500": ApiError(500, "An internal error has occurred. Please retry.").reply(),
+    "status_502": ApiError(502, "The server received an invalid response.").reply(),
+    "status_503": _OVERLOADED.reply(),
+    "status_504": ApiError(504, "The request timed out. Please try again.").reply(),
+    "html_page": reply(error_page(502), 502, HTML),
+    "error_list": reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code),
+    "reset_before_headers": [Reset()],
+}
+"""Sent instead of an answer."""
 KINDS: dict[str, dict[str, float]] = {
+    **{kind: {} for kind in _REPLIES},
     "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
-    "rate_limit_bare": {},  # 429 without a RetryInfo
-    "daily_quota": {},  # 429 for the rest of the day
-    "status_500": {},
-    "status_502": {},
-    "status_503": {},
-    "status_504": {},
-    "html_page": {},  # the error page of a front end
-    "error_list": {},  # an error inside a JSON list
     "error_event": {"chunk": 0},  # an error in the stream, as an event
     "error_bare": {"chunk": 0},  # an error in the stream, as JSON without `data:`
-    "reset_before_headers": {},
     "reset_in_event": {"chunk": 0},
     "reset_in_character": {"chunk": 0},  # between the bytes of one character
     "no_finish": {},  # the response is complete, but has no finishReason
@@ -71,14 +86,20 @@ class Fault(Struct, frozen=True):
         match = _FAULT.fullmatch(text)
         if match is None or match["kind"] not in KINDS:
             raise ConfigError(f"{text[:80]!r} is not a fault such as 2:stall(chunk=1); known: {', '.join(KINDS)}")
-        known = KINDS[match["kind"]]
-        values = dict(pair.partition("=")[::2] for pair in (match["parameters"] or "").split(",") if pair)
-        try:
-            if not values.keys() <= known.keys():
-                raise msgspec.ValidationError(f"its parameters are: {', '.join(known) or 'none'}")
-            return msgspec.convert({"at": match["at"], "kind": match["kind"], **known, **values}, Fault, strict=False)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"invalid fault {text[:80]!r}: {error}") from error
+        known, where = KINDS[match["kind"]], f"invalid fault {text[:80]!r}"
+        pairs = [pair.partition("=") for pair in (match["parameters"] or "").split(",") if pair]
+        values = {name: _number(value) for name, _, value in pairs}
+        if not values.keys() <= known.keys():
+            raise ConfigError(f"{where}: its parameters are: {', '.join(known) or 'none'}")
+        return settings_of(Fault, {"at": _number(match["at"]), "kind": match["kind"], **known, **values}, where)
+
+
+def _number(text: str) -> Any:
+    """Return the number that a text is, else the text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 class FaultPlan(Struct, frozen=True):
@@ -116,25 +137,6 @@ def shrink(plan: FaultPlan, fails: Callable[[FaultPlan], bool]) -> FaultPlan:
     return plan
 
 
-def _quota(quota_id: str) -> dict[str, Any]:
-    return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [{"quotaId": quota_id, "quotaValue": "50"}]}
-
-
-_QUOTA = (
-    "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
-    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
-)
-_OVERLOADED = ApiError(503, "The model is overloaded. Please try again later.")
-_ERRORS = {
-    "rate_limit_bare": ApiError(429, "Resource exhausted. Please try again later."),
-    "daily_quota": ApiError(429, _QUOTA, [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")]),
-    "status_500": ApiError(500, "An internal error has occurred. Please retry."),
-    "status_502": ApiError(502, "The server received an invalid response."),
-    "status_503": _OVERLOADED,
-    "status_504": ApiError(504, "The request timed out. Please try again."),
-}
-
-
 class RequestFaults(Struct, frozen=True):
     """The faults of one request: hooks around the reply, the answer, its JSON and its bytes."""
 
@@ -143,8 +145,16 @@ class RequestFaults(Struct, frozen=True):
 
     def replace_reply(self) -> Reply | None:
         """Return the reply that is sent instead of the answer; None if there is an answer."""
-        replies = (_reply(fault, is_streaming=self.is_streaming) for fault in self.faults)
-        return next((replacement for replacement in replies if replacement is not None), None)
+        for fault in self.faults:
+            if fault.kind == "rate_limit":
+                retry = {"@type": f"{DETAIL_TYPE}RetryInfo", "retryDelay": f"{fault.seconds:g}s"}
+                quota = _quota("GenerateRequestsPerMinutePerProjectPerModel")
+                return ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", [quota, retry]).reply()
+            # Without a stream there is no answer in which the error could occur.
+            is_error = fault.kind in ("error_event", "error_bare") and not self.is_streaming
+            if is_error or fault.kind in _REPLIES:
+                return _REPLIES["status_503" if is_error else fault.kind]
+        return None
 
     def change_answer(self, answer: Answer) -> Answer:
         """Return what the model answers under these faults."""
@@ -197,10 +207,8 @@ class RequestFaults(Struct, frozen=True):
                 case "reset_in_event":
                     steps[at:] = [frame[:half], Wait(0), Reset()]
                 case "reset_in_character":
-                    start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
-                    # A frame of only ASCII is cut in its middle, after the first bytes of a longer character.
-                    sent = frame[: start + 1] if start is not None else frame[:half] + "€".encode()[:2]
-                    steps[at:] = [sent, Wait(0), Reset()]
+                    complete = frame[:half].decode(errors="ignore").encode()
+                    steps[at:] = [complete + "€".encode()[:2], Wait(0), Reset()]
                 case "error_event" | "error_bare":
                     steps[at:] = [_error_frame(fault, is_first=at == places[0][0], is_array=frame[:1] in (b"[", b","))]
         return steps
@@ -213,27 +221,6 @@ def _error_frame(fault: Fault, *, is_first: bool, is_array: bool) -> bytes:
     if fault.kind == "error_bare":
         return body.replace(b"\n", b"\r\n") + b"\r\n"
     return b"data: " + body.replace(b"\n", b"") + b"\r\n\r\n"
-
-
-def _reply(fault: Fault, *, is_streaming: bool) -> Reply | None:
-    match fault.kind:
-        case "reset_before_headers":
-            return [Reset()]
-        case "html_page":
-            return reply(error_page(502), 502, HTML)
-        case "error_list":
-            return reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code)
-        case "error_event" | "error_bare" if not is_streaming:
-            error = _OVERLOADED  # without a stream there is no answer in which the error could occur
-        case "rate_limit":
-            retry = {"@type": f"{DETAIL_TYPE}RetryInfo", "retryDelay": f"{fault.seconds:g}s"}
-            details = [_quota("GenerateRequestsPerMinutePerProjectPerModel"), retry]
-            error = ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", details)
-        case kind if kind in _ERRORS:
-            error = _ERRORS[kind]
-        case _:
-            return None
-    return reply(error.body(), error.code)
 
 
 def _first_half(answer: Answer) -> Answer:

@@ -26,6 +26,7 @@ from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 
 _MAX_LOG_ENTRIES = 256
+_MAX_LOG_BYTES = 64_000_000
 
 _log = logging.getLogger("midspan.emulator")
 
@@ -61,7 +62,7 @@ class LocalGemini(HttpServer):
         clock = Clock() if clock is None else clock
         super().__init__(self._handle, host=host, port=port, clock=clock)
         self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
-        """The last requests."""
+        """The last requests: at most 256, with bodies of at most 64 MB in total."""
         self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
         """The last errors that were sent, without injected ones."""
         self.injected: list[Fault] = []
@@ -77,6 +78,8 @@ class LocalGemini(HttpServer):
 
     async def _handle(self, request: Request) -> Reply:
         self.requests.append(request)
+        while sum(len(kept.body) for kept in tuple(self.requests)) > _MAX_LOG_BYTES:
+            self.requests.popleft()
         _log.info("%s %s, %s bytes", request.method, request.target.partition("?")[0], f"{len(request.body):,}")
         try:
             return await self._reply(request)
@@ -91,7 +94,7 @@ class LocalGemini(HttpServer):
     def _error(self, error: ApiError) -> Reply:
         self.errors.append(error)
         _log.info("answered %d: %s", error.code, error)
-        return reply(error.body(), error.code)
+        return error.reply()
 
     async def _reply(self, request: Request) -> Reply:
         route = route_of(request.target)

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from midspan._schema.normalize import normalize
+from midspan._schema.settings import settings_of
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
@@ -25,21 +26,12 @@ from midspan.emulator.gemini.check import declarations_in, parameters_of, schema
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError, ProviderError
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump
-from midspan.providers.gemini.wire import (
-    Content,
-    FunctionCallingConfig,
-    GenerateContentRequest,
-    GenerationConfig,
-    ThinkingConfig,
-    ToolConfig,
-)
 from midspan.providers.provider import Provider
-
-T = TypeVar("T")
 
 _MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
@@ -49,7 +41,7 @@ class Conversation:
     """A request that the API accepts."""
 
     def __init__(
-        self, rules: ModelRules, request: GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
+        self, rules: ModelRules, request: wire.GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
     ) -> None:
         self.rules = rules
         self.model = rules.name
@@ -69,13 +61,14 @@ class Conversation:
         texts = (_text_of(content) for content in reversed(self.contents) if content.role != "model")
         self.last_text = next(filter(None, texts), "")
         """The last text of the user."""
-        self.system_text = _text_of(request.system_instruction or Content())
-        self.generation_config = request.generation_config or GenerationConfig()
-        self.thinking_config = self.generation_config.thinking_config or ThinkingConfig()
-        self.calling_config = (request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
+        self.system_text = _text_of(request.system_instruction or wire.Content())
+        self.generation_config = request.generation_config or wire.GenerationConfig()
+        self.thinking_config = self.generation_config.thinking_config or wire.ThinkingConfig()
+        tool_config = request.tool_config or wire.ToolConfig()
+        self.calling_config = tool_config.function_calling_config or wire.FunctionCallingConfig()
 
 
-def _text_of(content: Content) -> str:
+def _text_of(content: wire.Content) -> str:
     return "".join(part.text or "" for part in content.parts or ())
 
 
@@ -110,7 +103,7 @@ Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 def answer(*parts: PartLike, **options: Any) -> Answer:
     """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
     written = [{"text": part} if isinstance(part, str) else part for part in parts]
-    return _convert({"parts": written, **options}, Answer)
+    return settings_of(Answer, {"parts": written, **options}, "invalid answer")
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -125,13 +118,6 @@ def to_answer(value: AnswerLike) -> Answer:
     return answer(*value) if isinstance(value, Sequence) and not isinstance(value, str) else answer(value)
 
 
-def _convert(value: Any, target: type[T]) -> T:
-    try:
-        return msgspec.convert(value, target)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"invalid {target.__name__.lower()}: {error}") from error
-
-
 def answer_source(script: Any, model: Provider | None) -> Source:
     """Return the source of answers for these arguments of `LocalGemini`."""
     if model is not None:
@@ -139,19 +125,13 @@ def answer_source(script: Any, model: Provider | None) -> Source:
             raise ConfigError("pass either a script or a model, not both")
         return _provider_source(model)
     if script is None:
-        return _echo
+        return lambda conversation: answer(f"You said: {conversation.last_text}")
     if isinstance(script, str | Path):
         return load_script(Path(script))
     if isinstance(script, list | tuple):
         return Script(script)
     source: Source = script if callable(script) else Script([script])
     return source
-
-
-def _echo(conversation: Conversation) -> Answer:
-    if conversation.results:
-        return answer(f"Results came from {', '.join(conversation.results)}.")
-    return answer(f"You said: {conversation.last_text}")
 
 
 class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -198,7 +178,8 @@ class Script:
         if not entries:
             raise ConfigError("a script needs at least one answer")
         rules = [entry for entry in entries if isinstance(entry, Rule)]
-        self._rules = [(_convert(asdict(rule.when), When), to_answer(rule.answer)) for rule in rules]
+        conditions = [settings_of(When, asdict(rule.when), "invalid condition") for rule in rules]
+        self._rules = [(when, to_answer(rule.answer)) for when, rule in zip(conditions, rules, strict=True)]
         self._answers = [to_answer(entry) for entry in entries if not isinstance(entry, Rule)]
 
     def __call__(self, conversation: Conversation) -> Answer:
@@ -235,9 +216,9 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+        file = settings_of(_File, tomllib.loads(path.read_text("utf-8")), "invalid script")
         return Script([_entry(**table) for table in file.answers])
-    except (OSError, ValueError, TypeError, ConfigError) as error:  # not readable, not UTF-8, not TOML, not a script
+    except (OSError, ValueError, TypeError) as error:  # not readable, not UTF-8, not TOML, not a script
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
 
@@ -246,9 +227,9 @@ def _entry(
     *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
 ) -> Rule | Answer:
     texts = [] if text is None else [text]
-    called = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
+    called = [call(item.name, **item.args) for item in (settings_of(_Call, fields, "invalid call") for fields in calls)]
     entry = answer(*texts, *parts, *called, **options)
-    return entry if when is None else Rule(msgspec.convert(when, When), entry)
+    return entry if when is None else Rule(settings_of(When, when, "invalid condition"), entry)
 
 
 def _provider_source(provider: Provider) -> Source:
@@ -293,13 +274,13 @@ def _to_model_request(conversation: Conversation) -> ModelRequest:
     return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
 
 
-def _to_tool_choice(config: FunctionCallingConfig) -> ToolChoice | None:
+def _to_tool_choice(config: wire.FunctionCallingConfig) -> ToolChoice | None:
     mode = _MODES.get(str(config.mode))
     names = tuple(config.allowed_function_names or ())
     return None if mode is None else ToolChoice(mode, names, strict=config.mode == "VALIDATED" or None)
 
 
-def _to_output(config: GenerationConfig) -> Output | None:
+def _to_output(config: wire.GenerationConfig) -> Output | None:
     if config.response_mime_type != "application/json":
         return None
     schema = schema_of(config.response_schema, config.response_json_schema)
