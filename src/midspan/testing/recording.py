@@ -31,6 +31,7 @@ from midspan.testing.format import (
     RecordedRequest,
     RunLine,
     ToolsLine,
+    as_path,
     encode,
 )
 from midspan.testing.masking import SecretMasker
@@ -46,7 +47,7 @@ def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
-    path, masker = Path(directory), SecretMasker(secrets)
+    path, masker = as_path(directory), SecretMasker(secrets)
     return ObservedAgent(agent, lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
 
 
@@ -82,9 +83,10 @@ class RecordingWriter:
         if self._error is not None:  # one that was raised in a tool call has reached the model, not the caller
             raise self._error
         try:
-            if self._path is None:
+            data = self._encode(line)
+            if self._path is None:  # encoded after the first line, which has the names of the tools
                 self._path = _create(self._directory, self._encode(self._run))
-            _append(self._path, self._encode(line))
+            _append(self._path, data)
         except (OSError, TypeError, ValueError, RecursionError) as error:  # the last three: it is not JSON
             path = str(self._path or self._directory)
             sentence = f"cannot write the recording {path!r}: {getattr(error, 'strerror', None) or error}"

@@ -42,7 +42,7 @@ def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output
 
     No model is asked and no tool is run. Each recording is replayed once, by a run with the same messages.
     """
-    library = RecordingLibrary(Path(directory))
+    library = RecordingLibrary(directory)
     return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
 
 
@@ -51,7 +51,7 @@ def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
 
     Raises an error if a request, a call or the outcome differs from the recording.
     """
-    for recording in read_recordings(Path(directory)):
+    for recording in read_recordings(directory):
         run = recording.run
         outcome: RunResult | Exception
         try:
@@ -70,10 +70,10 @@ def freeze(directory: str | PathLike[str], agent: str | None = None) -> str:
 
     `agent` names the agent as `my_module:agent`; without it, the test uses a fixture called `agent`.
     """
-    for recording in read_recordings(Path(directory)):
+    for recording in read_recordings(directory):
         if recording.end is None:
             raise ConfigError(f"the recording {str(recording.path)!r} was cut off; delete it, or record the run again")
-    module, _, variable = ("midspan:Agent" if agent is None else agent).partition(":")
+    module, _, variable = str("midspan:Agent" if agent is None else agent).partition(":")
     if not all(map(str.isidentifier, (*module.split("."), variable))):
         raise ConfigError(f"agent must name a module and a variable, as 'my_module:agent', got {agent!r}")
     alias = "" if agent is None or variable == "agent" else " as agent"
@@ -104,17 +104,17 @@ def test_recorded_runs_are_the_same({}) -> None:
 class RecordingLibrary:
     """The recordings of a directory, or a single one. Each is given to one run, which has the same messages."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: str | PathLike[str]) -> None:
+        self._directory = str(directory)
         self._lock = threading.Lock()
-        self._unused = [(item, comparable(item.run.messages)) for item in read_recordings(path)]
+        self._unused = [(item, comparable(item.run.messages)) for item in read_recordings(directory)]
 
     def take(self, messages: tuple[Message, ...]) -> Recording:
         """Return the first recording of a run that begins with these messages."""
         now = comparable(messages)
         with self._lock:
             if not self._unused:
-                raise NotRecordedError(f"all recordings in {str(self._path)!r} have been replayed, but not this run")
+                raise NotRecordedError(f"all recordings in {self._directory!r} have been replayed, but not this run")
             for recording, prompt in self._unused:
                 if diff(prompt, now) is None:
                     self._unused.remove((recording, prompt))
