@@ -591,10 +591,9 @@ def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
     assert calls(read(f"{QUOTATION}{after}")) == [("f", {"a": 1})]
 
 
-def test_a_call_after_blank_lines_is_not_made_but_asked_about() -> None:
-    pieces = read('TOOL_CALL:\n\nf({"a": 1})')
-    assert calls(pieces) == []
-    assert "blank lines" in rejected(pieces)[0].error
+def test_blank_lines_may_follow_the_marker() -> None:
+    assert calls(read('TOOL_CALL:\n\n  f({"a": 1})')) == [("f", {"a": 1})]
+    assert read("TOOL_CALL:\n\nf is a tool.") == [Text("TOOL_CALL:\n\nf is a tool.")]
 
 
 def test_the_mark_of_a_call_decides_whether_it_is_made() -> None:

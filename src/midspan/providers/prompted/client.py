@@ -45,7 +45,7 @@ from midspan.providers.prompted.prompt import (
     turn_data,
 )
 from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
-from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
+from midspan.providers.prompted.scanner import ToolIndex
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
 
@@ -139,7 +139,7 @@ class _PromptedRequest:
             system = f"{system}\n\n{prompt}" if system else prompt
         return replace(config, system=system, tools=builtins, tool_choice=None)
 
-    def _rejection(self, call: WrittenCall, mark: str) -> str | None:
+    def _rejection(self, call: ToolCall, mark: str) -> str | None:
         """Return why a readable call, which began with this mark, is not made."""
         has_nonce = f"[{self._nonce}]" in mark
         if self._is_forbidden:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from midspan._types.messages import Message
-from midspan._types.parts import Blob
+from midspan._types.parts import Blob, ToolCall
 from midspan.providers.encoding import json_text, result_text
 from midspan.providers.prompted.calls import NAME_KEYS
-from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall
+from midspan.providers.prompted.scanner import NAMESPACE
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 # From Thai on, scripts without spaces between words: each letter is a token.
@@ -29,7 +29,7 @@ class EchoFilter:
         self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
         """The texts that call a tool, by its name, each with its tokens."""
 
-    def is_echo(self, call: WrittenCall, nonce: str) -> bool:
+    def is_echo(self, call: ToolCall, nonce: str) -> bool:
         """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
         if call.name not in self._calling:
             pattern = _calls_of(call.name)

@@ -10,6 +10,7 @@ from itertools import count
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool, unknown_tool
@@ -28,7 +29,7 @@ from midspan.providers.prompted.forms import (
     has_call,
     held_from,
 )
-from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, CallForm, Scanner, ToolIndex, Unreadable, WrittenCall
+from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, CallForm, Scanner, ToolIndex, Unreadable
 
 REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
@@ -102,7 +103,7 @@ class CallReader:
         tools: Iterable[AnyTool] | ToolIndex,
         *,
         make_id: Callable[[], str] | None = None,
-        rejection: Callable[[WrittenCall, str], str | None] = lambda _call, _mark: None,
+        rejection: Callable[[ToolCall, str], str | None] = lambda _call, _mark: None,
     ) -> None:
         """`rejection` returns why a call that began with this mark is not made; None if it is."""
         self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
@@ -119,7 +120,7 @@ class CallReader:
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reread_chars = 0
         """How many marks did not begin a call, and how much text was read after them."""
-        self._pieces: list[Text | WrittenCall | RejectedCall] = []
+        self._pieces: list[Piece] = []
         self._pieces_begin = 0
         """Where the text of the pieces begins."""
         self._call_count = 0
@@ -143,10 +144,7 @@ class CallReader:
 
     def _take_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
-        return [
-            ToolCall(self._make_id(), piece.name, piece.arguments) if isinstance(piece, WrittenCall) else piece
-            for piece in pieces
-        ]
+        return [replace(piece, id=self._make_id()) if isinstance(piece, ToolCall) else piece for piece in pieces]
 
     def _read(self, more: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
@@ -214,12 +212,12 @@ class CallReader:
         is_in_place = self._is_in_place(begin, form)
         is_meant = is_in_place and self._comment_end is None and form.place != "within a line"
         problem = "" if is_meant else WITHIN_LINE
-        scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
+        scanner = Scanner(text, begin if form.includes_start_mark else mark.end(), self._tools, form)
         try:
-            calls = (form.parse or read_calls)(scanner)
+            calls = (form.read or read_calls)(scanner)
         except Unreadable as error:
-            if scanner.tool is not None:
-                reason = self._reason_to_reject(WrittenCall(scanner.tool, {}), problem, mark[0])
+            if scanner.is_call:
+                reason = self._reason_to_reject(ToolCall("", scanner.tool, {}), problem, mark[0])
                 return self._reject_unreadable(begin, scanner.tool, str(error), is_only_problem=reason is None)
             calls = None
         if not calls:
@@ -254,7 +252,7 @@ class CallReader:
         quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin)
         return begin >= self._quoted_until and quoted is None
 
-    def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
+    def _reason_to_reject(self, call: ToolCall, problem: str, mark: str) -> str | None:
         if problem:
             return f"the call of {call.name} is not made: {problem}"
         if call.name not in self._tools.specs:
@@ -272,7 +270,7 @@ class CallReader:
         self._at = len(text)
         return self._at
 
-    def _add_call(self, call: WrittenCall | RejectedCall) -> None:
+    def _add_call(self, call: ToolCall | RejectedCall) -> None:
         self._pieces.append(call)
         self._call_count += 1
         if self._call_count == MAX_CALLS:
