@@ -5,7 +5,7 @@ the calls are read. However the text is cut into pieces, the result is the same.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 import msgspec
@@ -89,26 +89,23 @@ def rejected_call(part: object) -> RejectedCall | None:
 Piece = Text | ToolCall | RejectedCall
 
 
-def numbered(first: int = 0) -> Callable[[], str]:
-    """Return a function that makes the ids gemini_call_0, gemini_call_1, …"""
-    numbers = count(first)
-    return lambda: f"gemini_call_{next(numbers)}"
-
-
 class CallReader:
     """`feed` returns the text before the first call, and `end` everything else: calls, and text between them."""
 
     def __init__(
         self,
-        tools: Iterable[AnyTool] | ToolIndex,
+        tools: Iterable[AnyTool],
         *,
-        make_id: Callable[[], str] | None = None,
+        first_number: int = 0,
         rejection: Callable[[ToolCall, str], str | None] = lambda _call, _mark: None,
     ) -> None:
-        """`rejection` returns why a call that began with this mark is not made; None if it is."""
-        self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
+        """Calls have the ids gemini_call_0, gemini_call_1 and so on, from `first_number` on.
+
+        `rejection` returns why a call that began with this mark is not made; None if it is.
+        """
+        self.tools = ToolIndex(tools)
         self._rejection = rejection
-        self._make_id = make_id or numbered()
+        self._numbers = count(first_number)
         # The text before `_at` was already returned and is kept for lookbehinds; at first, a line break.
         self._text, self._at = "\n", 1
         self._held: list[str] | None = None
@@ -144,7 +141,10 @@ class CallReader:
 
     def _take_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
-        return [replace(piece, id=self._make_id()) if isinstance(piece, ToolCall) else piece for piece in pieces]
+        return [replace(piece, id=self.next_id()) if isinstance(piece, ToolCall) else piece for piece in pieces]
+
+    def next_id(self) -> str:
+        return f"gemini_call_{next(self._numbers)}"
 
     def _read(self, more: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
@@ -212,7 +212,7 @@ class CallReader:
         is_in_place = self._is_in_place(begin, form)
         is_meant = is_in_place and self._comment_end is None and form.place != "within a line"
         problem = "" if is_meant else WITHIN_LINE
-        scanner = Scanner(text, begin if form.includes_start_mark else mark.end(), self._tools, form)
+        scanner = Scanner(text, begin if form.includes_start_mark else mark.end(), self.tools, form)
         try:
             calls = (form.read or read_calls)(scanner)
         except Unreadable as error:
@@ -255,8 +255,8 @@ class CallReader:
     def _reason_to_reject(self, call: ToolCall, problem: str, mark: str) -> str | None:
         if problem:
             return f"the call of {call.name} is not made: {problem}"
-        if call.name not in self._tools.specs:
-            return unknown_tool(call.name, self._tools.specs)
+        if call.name not in self.tools.specs:
+            return unknown_tool(call.name, self.tools.specs)
         return self._rejection(call, mark)
 
     def _reject_unreadable(self, begin: int, tool: str, problem: str, *, is_only_problem: bool) -> int:
@@ -287,19 +287,18 @@ class CallReader:
 _HEAD = re.compile(r"\A\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 
 
-def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
+def recover_calls(text: str, tools: Sequence[AnyTool]) -> tuple[ToolCall, ...]:
     """Return the calls that a text consists of, such as `Malformed function call: print(default_api.f(a=1))`.
 
     Returns none if the text contains anything else, or is ambiguous.
     """
-    index = ToolIndex(tools)
     text = _HEAD.sub("", text).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
     for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
-        reader = CallReader(index, make_id=local_id)
+        reader = CallReader(tools)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
-        calls = tuple(piece for piece in pieces if isinstance(piece, ToolCall))
+        calls = tuple(replace(piece, id=local_id()) for piece in pieces if isinstance(piece, ToolCall))
         if calls and len(calls) == len(pieces):
             return calls
     return ()
