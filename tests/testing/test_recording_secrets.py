@@ -309,7 +309,7 @@ SECRET_VARIABLES = {
     "apiKey": "swordfish",
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIbPxRfiCY",
     "GITHUB_TOKEN": "tuvwxyz",
-    "PGPASSWORD": "english",
+    "PGPASSWORD": "dragon",
     "DB_PASS": "german-shepherd",
     "APP_PWD": "hunter22",
     "SESSION_SECRETS": "opensesame",
@@ -329,7 +329,7 @@ ORDINARY_VARIABLES = {
     "PUBLIC_KEY_URL": "https://example.org/keys/1234567890",
     "HOST_KEY_FILE": "/etc/ssh/host_key_2024",
     "PWD": "/home/ada/projects",
-    "DEBUG_TOKEN": "true",
+    "DEBUG_TOKEN": "1true",
     "DATABASE_URL": "postgres://localhost/shop",
 }
 
