@@ -337,7 +337,13 @@ ORDINARY_VARIABLES = {
 def test_secret_in_json_in_a_string_is_masked() -> None:
     masker = SecretMasker(['sword"fish'], environment={})
     assert masker.mask('{"a": "sword\\"fish", "b": "\\\\"}') == '{"a": "[masked]", "b": "\\\\"}'
-    assert masker.mask("{x: \\d}") == "{x: \\d}"
+    assert masker.mask('It says {"a": "sword\\"fish"}.') == 'It says {"a": "[masked]"}.'
+
+
+@pytest.mark.parametrize("text", ["{x: \\d}", '[open(path="C:\\data")]', '{"a": "\\ud800"}', 'a "\\d" b'])
+def test_text_that_only_resembles_json_is_recorded_as_it_is(tmp_path: Path, text: str) -> None:
+    assert record(Agent(ScriptedProvider([text])), tmp_path).run_sync("go").text == text
+    assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == text
 
 
 def test_overlapping_secrets_are_masked_completely() -> None:

@@ -71,9 +71,8 @@ class SecretMasker:
         def mask_text(text: str) -> str:
             text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
             text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
-            # JSON in a string, where secrets are escaped twice
-            is_json = "\\" in text and text[:1] in ("{", "[", '"')
-            return _mask_json(text.encode(), mask_text).decode() if is_json else text
+            # It may contain JSON, where secrets are escaped twice.
+            return _mask_json(text.encode(), mask_text).decode() if "\\" in text else text
 
         return _mask(value, mask_text)
 
@@ -122,7 +121,10 @@ def _mask_json(data: bytes, mask_text: Callable[[str], str]) -> bytes:
         token = match[0]
         if token[:1] != b'"':
             return encode(MASK) if mask_text(token.decode()) == MASK else token
-        text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+        try:
+            text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+        except msgspec.DecodeError:  # text that only resembles JSON
+            return token
         masked = mask_text(text)
         return token if masked == text else encode(masked)
 
