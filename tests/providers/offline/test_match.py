@@ -81,6 +81,7 @@ def drive(from_city: str, to_city: str) -> None:
 def test_a_state_after_a_comma_belongs_to_its_city() -> None:
     arguments = {"from_city": "Austin, TX", "to_city": "Boston, MA"}
     assert read("Plan a drive from Austin, TX to Boston, MA", drive) == arguments
+    assert read("Plan a drive from Austin, USA to Boston, MA", drive) is None
     assert read("Plan a drive from Austin, Dallas to Boston", drive) is None
 
 
