@@ -35,8 +35,8 @@ from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
 from midspan.testing.format import FORMAT, RunLine
 from midspan.testing.masking import SecretMasker
-from midspan.testing.recording import RecordedProvider, RecordingWriter
-from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer
+from midspan.testing.recording import ObservedProvider, Recorder
+from midspan.testing.replaying import RecordingLibrary, Replayer
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.providers import parrot, services
@@ -126,8 +126,8 @@ def wrapped(stack: ExitStack, folder: Path) -> Provider:
 
 def recorded(stack: ExitStack, folder: Path) -> Provider:
     run = RunLine(FORMAT, "run", REQUEST.history.messages)
-    writer = RecordingWriter(folder, run, SecretMasker(environment={}))
-    return RecordedProvider(scripted(stack, folder), writer)
+    writer = Recorder(folder, run, SecretMasker(environment={}))
+    return ObservedProvider(scripted(stack, folder), writer)
 
 
 PROVIDERS: dict[str, Callable[[ExitStack, Path], Provider]] = {
@@ -268,11 +268,11 @@ def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool
 
     async def main(provider: Provider) -> None:
         run_line = RunLine(FORMAT, "run", messages)
-        recorder = RecordedProvider(provider, RecordingWriter(tmp_path, run_line, masker))
+        recorder = ObservedProvider(provider, Recorder(tmp_path, run_line, masker))
         then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
 
         def replayed() -> Provider:
-            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path).take(messages)))
+            return ObservedProvider(provider, Replayer(RecordingLibrary(tmp_path).take(messages)))
 
         events, response = await events_of(replayed())
         check_events(events, response)

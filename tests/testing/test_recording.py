@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from midspan.errors import (
 )
 from midspan.providers import Provider, WrapperProvider
 from midspan.server import create_app
-from midspan.testing import ScriptedProvider, record, replay
+from midspan.testing import ScriptedProvider, freeze, record, replay
 from midspan.testing.format import LINE_END
 from midspan.tools.source import ToolListing, ToolSource
 from tests.streaming import PartsProvider, raw_of
@@ -579,3 +580,9 @@ def test_something_else_than_an_agent_cannot_be_recorded_or_replayed(tmp_path: P
     for wrap in (record, replay):
         with pytest.raises(ConfigError, match="expected an agent, got 5"):
             wrap(number, tmp_path)
+
+
+@pytest.mark.parametrize("use", [partial(record, agent_of()), partial(replay, agent_of()), freeze])
+def test_something_else_than_a_directory_is_rejected(use: Any) -> None:
+    with pytest.raises(ConfigError, match="expected the path of a directory, got 5"):
+        use(5)

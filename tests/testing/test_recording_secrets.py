@@ -15,13 +15,16 @@ from midspan import Agent, Gemini, tool
 from midspan._http.retry import RetryPolicy
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.messages import Message
-from midspan._types.parts import Blob, Opaque, ProviderData, Text, ToolCall
+from midspan._types.parts import Blob, Opaque, ProviderData, Text, ToolCall, ToolResult
 from midspan.emulator import call
 from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
+from midspan.providers.openai.profile import JSON_SCHEMA
+from midspan.providers.provider import ModelProfile
 from midspan.testing import LocalGemini, ScriptedProvider, assert_replays, record, replay
 from midspan.testing.format import LINE_END
 from midspan.testing.masking import SecretMasker
+from midspan.tools import Renamed
 from tests.gemini.recorder import recorder
 
 SECRETS = {
@@ -168,7 +171,46 @@ def test_run_replays_if_a_secret_is_part_of_the_name_of_a_tool(tmp_path: Path) -
     replayed = replay(agent, tmp_path).run_sync("go")
     call = replayed.tool_calls[0].call
     assert (call.name, call.arguments) == ("reveal", {"word": "[masked]"})
-    assert replayed.text == "I call re[masked]."
+    assert replayed.text == "I call reveal."
+
+
+QUESTION = Message.user("Who?")
+CALL = Message("model", (ToolCall("0", "reveal", {"word": "x"}),))
+RESULT = Message.user(ToolResult("0", "reveal", "x"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tool_choice": "reveal"},
+        {"limits": {"max_calls_per_tool": {"reveal": 3}}},
+        {"messages": [QUESTION, CALL, RESULT]},
+        {"prompt_mode": True},
+    ],
+    ids=["tool_choice", "limits", "messages", "prompt_mode"],
+)
+def test_options_and_messages_replay_if_a_secret_is_part_of_the_name_of_a_tool(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    call = 'TOOL_CALL: reveal({"word": "x"})' if "prompt_mode" in options else CALL.parts[0]
+    agent = Agent(ScriptedProvider([call, "Done."]), [reveal])
+    record(agent, tmp_path, secrets=["veal"]).run_sync("go", **options)
+    assert_replays(agent, tmp_path)
+
+
+def test_run_replays_if_a_secret_is_part_of_the_name_that_the_model_uses_for_a_tool(tmp_path: Path) -> None:
+    dotted = Renamed(reveal, {"reveal": "re.veal"})
+    script = [ToolCall("0", "re_veal", {"word": "x"}), "Done."]
+    agent = Agent(ScriptedProvider(script, profile=ModelProfile(schema=JSON_SCHEMA)), [dotted])
+    assert record(agent, tmp_path, secrets=["_veal"]).run_sync("go").tool_calls[0].result.is_error is False
+    assert_replays(agent, tmp_path)
+
+
+def test_secret_that_contains_or_follows_the_name_of_a_tool_is_masked(tmp_path: Path) -> None:
+    secrets = ["reveal all", "we reveal nothing", "veal"]
+    agent = Agent(ScriptedProvider(["reveal all, we reveal nothing, reveals"]), [reveal])
+    record(agent, tmp_path, secrets=secrets).run_sync("go")
+    assert replay(agent, tmp_path).run_sync("go").text == "[masked], [masked], re[masked]s"
 
 
 def test_masked_documents_are_valid_json(tmp_path: Path) -> None:
@@ -267,7 +309,7 @@ SECRET_VARIABLES = {
     "apiKey": "swordfish",
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIbPxRfiCY",
     "GITHUB_TOKEN": "tuvwxyz",
-    "PGPASSWORD": "english",
+    "PGPASSWORD": "dragon",
     "DB_PASS": "german-shepherd",
     "APP_PWD": "hunter22",
     "SESSION_SECRETS": "opensesame",
@@ -287,7 +329,7 @@ ORDINARY_VARIABLES = {
     "PUBLIC_KEY_URL": "https://example.org/keys/1234567890",
     "HOST_KEY_FILE": "/etc/ssh/host_key_2024",
     "PWD": "/home/ada/projects",
-    "DEBUG_TOKEN": "true",
+    "DEBUG_TOKEN": "1true",
     "DATABASE_URL": "postgres://localhost/shop",
 }
 
@@ -295,7 +337,13 @@ ORDINARY_VARIABLES = {
 def test_secret_in_json_in_a_string_is_masked() -> None:
     masker = SecretMasker(['sword"fish'], environment={})
     assert masker.mask('{"a": "sword\\"fish", "b": "\\\\"}') == '{"a": "[masked]", "b": "\\\\"}'
-    assert masker.mask("{x: \\d}") == "{x: \\d}"
+    assert masker.mask('It says {"a": "sword\\"fish"}.') == 'It says {"a": "[masked]"}.'
+
+
+@pytest.mark.parametrize("text", ["{x: \\d}", '[open(path="C:\\data")]', '{"a": "\\ud800"}', 'a "\\d" b'])
+def test_text_that_only_resembles_json_is_recorded_as_it_is(tmp_path: Path, text: str) -> None:
+    assert record(Agent(ScriptedProvider([text])), tmp_path).run_sync("go").text == text
+    assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == text
 
 
 def test_overlapping_secrets_are_masked_completely() -> None:

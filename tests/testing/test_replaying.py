@@ -39,21 +39,21 @@ from midspan.testing.format import (
     encode,
 )
 from midspan.testing.masking import SecretMasker
-from midspan.testing.recording import RecordedProvider, RecordingWriter
-from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
+from midspan.testing.recording import ObservedProvider, Recorder
+from midspan.testing.replaying import RecordingLibrary, Replayer, comparable, diff
 
 HISTORY = History((Message.user("go"),))
 REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)
 NO_SECRETS = SecretMasker(environment={})
 
 
-def recorded(provider: Provider, folder: Path) -> RecordedProvider:
+def recorded(provider: Provider, folder: Path) -> ObservedProvider:
     run = RunLine(FORMAT, "run", HISTORY.messages)
-    return RecordedProvider(provider, RecordingWriter(folder, run, NO_SECRETS))
+    return ObservedProvider(provider, Recorder(folder, run, NO_SECRETS))
 
 
-def replayed(provider: Provider, folder: Path) -> ReplayedProvider:
-    return ReplayedProvider(provider, Replayer(RecordingLibrary(folder).take(HISTORY.messages)))
+def replayed(provider: Provider, folder: Path) -> ObservedProvider:
+    return ObservedProvider(provider, Replayer(RecordingLibrary(folder).take(HISTORY.messages)))
 
 
 async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import fields, replace
 
+from midspan._types.specs import AnyTool
 from midspan.providers.auth import secrets_in_use
-from midspan.testing.format import ToolsLine, encode
+from midspan.testing.format import ExchangeLine, ToolsLine, encode
 
 MASK = "[masked]"
 
@@ -33,8 +34,8 @@ _MAYBE_SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN)(_|$)")
 _RANDOM = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])(?!/)(?!.*://)\S{12,}")
 _URL_PASSWORD = re.compile(r"(?<=://)([^\s/?#:@\"'<>]{0,200}:)([^\s/?#@\"'<>]{1,500})(?=@)")
 
-_SHAPES = re.compile(
-    r"""(?<![A-Za-z0-9_-])(?:  # base64 data has all of these now and then, after a letter or digit
+_SHAPES = r"""(?xs:
+    (?<![A-Za-z0-9_-])(?:  # base64 data has all of these now and then, after a letter or digit
     AIza[\w-]{20,} | AQ\.[\w-]{20,} | ya29\.[\w.-]{8,}  # Google
     | sk-[\w-]{12,}  # OpenAI, Anthropic
     | [sr]k_(?:live|test)_\w{10,}  # Stripe
@@ -45,9 +46,7 @@ _SHAPES = re.compile(
     | eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}  # JSON web tokens
     | (?<=[?&]key=)[\w.-]{8,}
     | (?<=(?i:bearer)[ \t])\s*(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})  # in a header
-    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z))""",
-    re.VERBOSE | re.DOTALL,
-)
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)))"""
 """What a secret looks like."""
 _STRING_OR_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
 
@@ -64,12 +63,31 @@ class SecretMasker:
 
     def mask(self, value: Any) -> Any:
         """Mask the secrets in a line of a recording, or in JSON. Words of the file format and names of tools stay."""
-        if isinstance(value, ToolsLine):
-            self._tool_names.update(tool.name for tool in value.tools)
-        # The longest first: of two secrets that begin alike, all of the longer one is masked.
-        secrets = sorted(self._known | secrets_in_use(), key=len, reverse=True)
-        known = re.compile("|".join(map(re.escape, secrets)) or r"(?!)")
-        return _mask(value, lambda text: text if text in self._tool_names else _mask_text(text, known))
+        self._tool_names.update(tool.name for tool in _tools_of(value))
+        secrets = self._known | secrets_in_use()
+        names = frozenset(filter(_pattern(secrets).search, self._tool_names))  # the others need no protection
+        pattern = _pattern(secrets, names)
+
+        def mask_text(text: str) -> str:
+            text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
+            text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
+            # It may contain JSON, where secrets are escaped twice.
+            return _mask_json(text.encode(), mask_text).decode() if "\\" in text else text
+
+        return _mask(value, mask_text)
+
+
+def _pattern(secrets: set[str], names: frozenset[str] = frozenset()) -> re.Pattern[str]:
+    """Return a pattern of secrets, and of whole names of tools. The longest first: it may begin like another one."""
+    texts = sorted(secrets | names, key=len, reverse=True)
+    patterns = [rf"(?<![\w-]){re.escape(text)}(?![\w-])" if text in names else re.escape(text) for text in texts]
+    return re.compile("|".join([*patterns, _SHAPES]))
+
+
+def _tools_of(line: Any) -> tuple[AnyTool, ...]:
+    """Return the tools that a line declares. In a request, they have the names that the model uses for them."""
+    tools: tuple[AnyTool, ...] = line.tools if isinstance(line, ToolsLine) else ()
+    return line.request.config.tools if isinstance(line, ExchangeLine) else tools
 
 
 def _mask(value: Any, mask_text: Callable[[str], str]) -> Any:
@@ -103,18 +121,14 @@ def _mask_json(data: bytes, mask_text: Callable[[str], str]) -> bytes:
         token = match[0]
         if token[:1] != b'"':
             return encode(MASK) if mask_text(token.decode()) == MASK else token
-        text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+        try:
+            text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+        except msgspec.DecodeError:  # text that only resembles JSON
+            return token
         masked = mask_text(text)
         return token if masked == text else encode(masked)
 
     return _STRING_OR_NUMBER.sub(mask_token, data)
-
-
-def _mask_text(text: str, known: re.Pattern[str]) -> str:
-    text = _URL_PASSWORD.sub(rf"\1{MASK}", _SHAPES.sub(MASK, known.sub(MASK, text)))
-    if "\\" in text and text[:1] in ("{", "[", '"'):  # JSON in a string, where secrets are escaped twice
-        text = _mask_json(text.encode(), lambda inner: _mask_text(inner, known)).decode()
-    return text
 
 
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:

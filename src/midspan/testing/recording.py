@@ -31,10 +31,11 @@ from midspan.testing.format import (
     RecordedRequest,
     RunLine,
     ToolsLine,
+    as_path,
     encode,
 )
 from midspan.testing.masking import SecretMasker
-from midspan.tools.source import ToolSource
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
 
 _RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
@@ -46,12 +47,12 @@ def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
-    path, masker = Path(directory), SecretMasker(secrets)
-    return ObservedAgent(agent, lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
+    path, masker = as_path(directory), SecretMasker(secrets)
+    return ObservedAgent(agent, lambda run: Recorder(path, run, masker))
 
 
-class RecordingWriter:
-    """Writes the recording of one run. The file is created with the first line and closed after each line.
+class Recorder:
+    """Records one run. The file is created with the first line and closed after each line.
 
     A thousand concurrent runs have a thousand files, more than a process may keep open. Any number of threads and
     processes can write to one directory.
@@ -62,29 +63,66 @@ class RecordingWriter:
         self._run = run
         self._masker = masker
         self._path: Path | None = None
+        self._tools: tuple[ToolSpec, ...] | None = None
         self._error: ConfigError | None = None
+
+    async def stream(self, provider: Provider, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Record a request when its response is complete."""
+        is_complete = False
+        received: list[PartEvent] = []
+        with self._record_errors(make_line := _exchange(provider, request, received)):
+            async with aclosing(ensure_aclose(provider.stream(request))) as events:
+                async for event in events:
+                    if isinstance(event, ModelResponse):
+                        is_complete = True
+                        self._write(make_line(response=event))
+                    elif isinstance(event, PartEvent):  # runs ignore anything else
+                        received.append(event)
+                    yield event
+        if not is_complete:
+            self._write(make_line())
+
+    async def generate(self, provider: Provider, request: ModelRequest) -> ModelResponse:
+        with self._record_errors(make_line := _exchange(provider, request, [])):
+            response = await provider.generate(request)
+        self._write(make_line(response=response))
+        return response
+
+    async def list_tools(self, source: ToolSource) -> ToolListing:
+        listing = await source.list_tools()
+        if listing.tools != self._tools:
+            self._tools = listing.tools
+            self._write(ToolsLine(listing.tools))
+        return listing
+
+    async def call(self, source: ToolSource, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        with self._record_errors(make_line := partial(CallLine, call)):
+            result = await source.call(call, context)
+        self._write(make_line(result))
+        return result
 
     def finish(self, outcome: RunResult | Exception) -> None:
         if isinstance(outcome, RunResult) or self._path is not None:  # otherwise it failed before it did anything
-            self.write(EndLine.of(outcome))
+            self._write(EndLine.of(outcome))
 
     @contextmanager
-    def record_errors(self, make_line: Callable[..., Line]) -> Iterator[None]:
+    def _record_errors(self, make_line: Callable[..., Line]) -> Iterator[None]:
         """Write a line with the error that is raised within the block."""
         try:
             yield
         except Exception as error:
-            self.write(make_line(error=RecordedError.of(error)))
+            self._write(make_line(error=RecordedError.of(error)))
             raise
 
-    def write(self, line: Line) -> None:
+    def _write(self, line: Line) -> None:
         """Append a line. It is in the file when this returns."""
         if self._error is not None:  # one that was raised in a tool call has reached the model, not the caller
             raise self._error
         try:
-            if self._path is None:
+            data = self._encode(line)
+            if self._path is None:  # encoded after the first line, which has the names of the tools
                 self._path = _create(self._directory, self._encode(self._run))
-            _append(self._path, self._encode(line))
+            _append(self._path, data)
         except (OSError, TypeError, ValueError, RecursionError) as error:  # the last three: it is not JSON
             path = str(self._path or self._directory)
             sentence = f"cannot write the recording {path!r}: {getattr(error, 'strerror', None) or error}"
@@ -97,6 +135,11 @@ class RecordingWriter:
             documents = tuple(bytes(document).decode() for document in line.response.raw)
             line = replace(line, response=replace(line.response, raw=()), documents=documents)
         return encode(line) + LINE_END
+
+
+def _exchange(provider: Provider, request: ModelRequest, events: list[PartEvent]) -> Callable[..., ExchangeLine]:
+    recorded = RecordedRequest(request.config, request.history.messages)
+    return lambda **outcome: ExchangeLine(provider.model, recorded, tuple(events), **outcome)
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -118,106 +161,73 @@ def _append(path: Path, data: bytes, flags: int = 0) -> None:
         file.write(data)
 
 
-class RecordedProvider(WrapperProvider):
-    """A provider whose requests are recorded when their responses are complete."""
+class ObservedProvider(WrapperProvider):
+    """A provider whose requests go through a `Recorder` or a `Replayer`."""
 
-    def __init__(self, provider: Provider, writer: RecordingWriter) -> None:
+    def __init__(self, provider: Provider, observer: Any) -> None:
         super().__init__(provider)
-        self._writer = writer
+        self._observer = observer
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        is_complete = False
-        received: list[PartEvent] = []
-        make_line = self._make_line(request, received)
-        with self._writer.record_errors(make_line):
-            async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
-                async for event in events:
-                    if isinstance(event, ModelResponse):
-                        is_complete = True
-                        self._writer.write(make_line(response=event))
-                    elif isinstance(event, PartEvent):  # runs ignore anything else
-                        received.append(event)
-                    yield event
-        if not is_complete:
-            self._writer.write(make_line())
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        events: AsyncIterator[ModelEvent] = self._observer.stream(self.wrapped, request)
+        return events
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        make_line = self._make_line(request, [])
-        with self._writer.record_errors(make_line):
-            response = await self.wrapped.generate(request)
-        self._writer.write(make_line(response=response))
+        response: ModelResponse = await self._observer.generate(self.wrapped, request)
         return response
 
-    def _make_line(self, request: ModelRequest, events: list[PartEvent]) -> Callable[..., ExchangeLine]:
-        recorded = RecordedRequest(request.config, request.history.messages)
-        return lambda **outcome: ExchangeLine(self.model, recorded, tuple(events), **outcome)
 
+class ObservedTools(WrapperSource):
+    """Tools whose calls go through a `Recorder` or a `Replayer`."""
 
-class RecordedTools(WrapperSource):
-    """Tools whose calls are recorded when they end."""
-
-    def __init__(self, source: ToolSource, writer: RecordingWriter) -> None:
+    def __init__(self, source: ToolSource, observer: Any) -> None:
         super().__init__(source)
-        self._writer = writer
+        self._observer = observer
 
-    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        self._writer.write(ToolsLine(tools))
-        return tools
+    async def list_tools(self) -> ToolListing:
+        listing: ToolListing = await self._observer.list_tools(self.source)
+        return listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        make_line = partial(CallLine, call)
-        with self._writer.record_errors(make_line):
-            result = await self.source.call(call, context)
-        self._writer.write(make_line(result))
+        result: ToolResult = await self._observer.call(self.source, call, context)
         return result
 
 
 class ObservedAgent(Agent):
-    """An agent that wraps the model and the tools of each run.
+    """An agent whose requests and calls go through an observer of each run: a `Recorder` or a `Replayer`."""
 
-    `start` returns an object for a run; its method `finish` gets the result or the error.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        start: Callable[[RunLine], Any],
-        wrap_provider: Callable[[Provider, Any], Provider],
-        wrap_tools: Callable[[ToolSource, Any], ToolSource],
-    ) -> None:
+    def __init__(self, agent: Agent, make_observer: Callable[[RunLine], Any]) -> None:
         if not isinstance(agent, Agent):
             raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
             raise ConfigError("this agent is already recorded or replayed; pass the original agent")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns
-        self._start = start
-        self._wrap_provider = wrap_provider
-        self._wrap_tools = wrap_tools
+        self._make_observer = make_observer
 
     async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
-        session, options = self._session(prompt, options)
+        observer, options = self._observe(prompt, options)
         try:
             result = await super().run(prompt, **options)
         except Exception as error:
-            session.finish(error)
+            observer.finish(error)
             raise
-        session.finish(result)
+        observer.finish(result)
         return result
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
-        session, options = self._session(prompt, options)
+        observer, options = self._observe(prompt, options)
         stream = super().stream(prompt, **options)
-        stream.on_end = session.finish
+        stream.on_end = observer.finish
         return stream
 
-    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _observe(self, prompt: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         run_id = options.get("run_id") or new_run_id()
         agent = self.replace(**{name: options[name] for name in ("model", "tools") if name in options})
         recorded = {name: options[name] for name in _RECORDED_OPTIONS if options.get(name) is not None}
         messages = conversation(prompt, options.get("messages"))[0].messages
         # The agent will reject what JSON cannot express.
-        session = self._start(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
+        observer = self._make_observer(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
         tool_set = ToolSet(agent.tools)
-        tools = [*tool_set.builtins, self._wrap_tools(tool_set.source, session)]
-        model = self._wrap_provider(agent.provider, session)
-        return session, {**options, "run_id": run_id, "model": model, "tools": tools}
+        tools = [*tool_set.builtins, ObservedTools(tool_set.source, observer)]
+        model = ObservedProvider(agent.provider, observer)
+        return observer, {**options, "run_id": run_id, "model": model, "tools": tools}

@@ -15,15 +15,14 @@ from midspan._loop.agent import Agent
 from midspan._loop.options import Output
 from midspan._loop.result import RunResult
 from midspan._schema.problems import MAX_QUOTED_CHARS, Steps, format_path, quoted
-from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.context import RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, NotRecordedError
-from midspan.providers.provider import Provider, WrapperProvider
+from midspan.providers.provider import Provider
 from midspan.providers.stream import collect, parts_as_events
 from midspan.testing.format import (
-    CallLine,
     EndLine,
     ExchangeLine,
     RecordedRequest,
@@ -34,7 +33,7 @@ from midspan.testing.format import (
 from midspan.testing.masking import MASK
 from midspan.testing.recording import ObservedAgent
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import WrapperSource, list_source
+from midspan.tools.wrap import list_source
 
 
 def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output]:
@@ -42,8 +41,8 @@ def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output
 
     No model is asked and no tool is run. Each recording is replayed once, by a run with the same messages.
     """
-    library = RecordingLibrary(Path(directory))
-    return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
+    library = RecordingLibrary(directory)
+    return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)))
 
 
 def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
@@ -51,7 +50,7 @@ def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
 
     Raises an error if a request, a call or the outcome differs from the recording.
     """
-    for recording in read_recordings(Path(directory)):
+    for recording in read_recordings(directory):
         run = recording.run
         outcome: RunResult | Exception
         try:
@@ -70,10 +69,10 @@ def freeze(directory: str | PathLike[str], agent: str | None = None) -> str:
 
     `agent` names the agent as `my_module:agent`; without it, the test uses a fixture called `agent`.
     """
-    for recording in read_recordings(Path(directory)):
+    for recording in read_recordings(directory):
         if recording.end is None:
             raise ConfigError(f"the recording {str(recording.path)!r} was cut off; delete it, or record the run again")
-    module, _, variable = ("midspan:Agent" if agent is None else agent).partition(":")
+    module, _, variable = str("midspan:Agent" if agent is None else agent).partition(":")
     if not all(map(str.isidentifier, (*module.split("."), variable))):
         raise ConfigError(f"agent must name a module and a variable, as 'my_module:agent', got {agent!r}")
     alias = "" if agent is None or variable == "agent" else " as agent"
@@ -104,17 +103,17 @@ def test_recorded_runs_are_the_same({}) -> None:
 class RecordingLibrary:
     """The recordings of a directory, or a single one. Each is given to one run, which has the same messages."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: str | PathLike[str]) -> None:
+        self._directory = str(directory)
         self._lock = threading.Lock()
-        self._unused = [(item, comparable(item.run.messages)) for item in read_recordings(path)]
+        self._unused = [(item, comparable(item.run.messages)) for item in read_recordings(directory)]
 
     def take(self, messages: tuple[Message, ...]) -> Recording:
         """Return the first recording of a run that begins with these messages."""
         now = comparable(messages)
         with self._lock:
             if not self._unused:
-                raise NotRecordedError(f"all recordings in {str(self._path)!r} have been replayed, but not this run")
+                raise NotRecordedError(f"all recordings in {self._directory!r} have been replayed, but not this run")
             for recording, prompt in self._unused:
                 if diff(prompt, now) is None:
                     self._unused.remove((recording, prompt))
@@ -138,10 +137,11 @@ _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
 
 
 class Replayer:
-    """Replays one recording."""
+    """Answers the requests and calls of one run from a recording."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+        self._recording = recording
+        self._path = str(recording.path)
         self._turn = 0
         self._calls = [*recording.calls]
         """The recorded calls that have not been made yet."""
@@ -152,45 +152,8 @@ class Replayer:
         if self._error is not None:
             raise self._error
 
-    def exchange(self, model: str, request: ModelRequest) -> ExchangeLine:
-        """Return the recorded exchange with this request."""
-        self.finish()
-        path, exchanges = str(self.recording.path), self.recording.exchanges
-        self._turn += 1
-        if self._turn > len(exchanges):
-            raise NotRecordedError(f"request {self._turn} was not recorded: {path!r} ends after {len(exchanges)}")
-        recorded = exchanges[self._turn - 1]
-        now = RecordedRequest(request.config, request.history.messages)
-        difference = diff(recorded.model, model, ("model",)) or diff(comparable(recorded.request), comparable(now))
-        if difference is not None:
-            raise NotRecordedError(f"request {self._turn} differs from the recording {path!r} at {difference}")
-        return recorded
-
-    def call(self, call: ToolCall) -> CallLine:
-        """Return the recorded outcome of a call."""
-        lines = [line for line in self._calls if line.call.name == call.name]
-        lines.sort(key=lambda line: line.call.id != call.id)
-        now = comparable(call.arguments)
-        differences = [diff(comparable(line.call.arguments), now, ("arguments",)) for line in lines]
-        if None in differences:
-            line = lines[differences.index(None)]
-            self._calls.remove(line)
-            return line
-        place = f"; another one differs at {differences[0]}" if differences else ""
-        called = f"{call.name}({quoted(call.arguments)})"
-        self._error = NotRecordedError(f"the call {called} was not recorded in {str(self.recording.path)!r}{place}")
-        raise self._error
-
-
-class ReplayedProvider(WrapperProvider):
-    """Answers requests from a recording."""
-
-    def __init__(self, provider: Provider, replayer: Replayer) -> None:
-        super().__init__(provider)
-        self._replayer = replayer
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        exchange = self._replayer.exchange(self.model, request)
+    async def stream(self, provider: Provider, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        exchange = self._next_exchange(provider.model, request)
         response = exchange.response
         for event in exchange.events or parts_as_events(response.message.parts if response else ()):
             yield event
@@ -199,27 +162,44 @@ class ReplayedProvider(WrapperProvider):
         if response is not None:
             yield replace(response, raw=tuple(msgspec.Raw(document.encode()) for document in exchange.documents))
 
-    async def generate(self, request: ModelRequest) -> ModelResponse:
-        return await collect(self.stream(request))
+    async def generate(self, provider: Provider, request: ModelRequest) -> ModelResponse:
+        return await collect(self.stream(provider, request))
 
+    def _next_exchange(self, model: str, request: ModelRequest) -> ExchangeLine:
+        """Return the next recorded exchange, which must have this request."""
+        self.finish()
+        exchanges = self._recording.exchanges
+        self._turn += 1
+        if self._turn > len(exchanges):
+            raise NotRecordedError(f"request {self._turn} was not recorded: {self._path!r} ends after {len(exchanges)}")
+        recorded = exchanges[self._turn - 1]
+        now = RecordedRequest(request.config, request.history.messages)
+        difference = diff(recorded.model, model, ("model",)) or diff(comparable(recorded.request), comparable(now))
+        if difference is not None:
+            raise NotRecordedError(f"request {self._turn} differs from the recording {self._path!r} at {difference}")
+        return recorded
 
-class ReplayedTools(WrapperSource):
-    """Tools that are declared as they are now, and answered from a recording."""
-
-    def __init__(self, source: ToolSource, replayer: Replayer) -> None:
-        super().__init__(source)
-        self._replayer = replayer
-
-    async def list_tools(self) -> ToolListing:
-        """The tools of the source; if it cannot be reached, those of the recording."""
+    async def list_tools(self, source: ToolSource) -> ToolListing:
+        """Return the tools of the source; if it cannot be reached, those of the recording."""
         try:
-            listing = await list_source(self.source)
+            listing = await list_source(source)
         except ConfigError:  # as if the package or the tokens of an MCP server are missing
-            return ToolListing(self._replayer.recording.tools)
-        return ToolListing(self._replayer.recording.tools) if listing.unavailable else listing
+            return ToolListing(self._recording.tools)
+        return ToolListing(self._recording.tools) if listing.unavailable else listing
 
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
-        line = self._replayer.call(call)
+    async def call(self, _source: ToolSource, call: ToolCall, _context: RunContext[Any]) -> ToolResult:
+        """Return the recorded result of a call, or raise its error."""
+        lines = [line for line in self._calls if line.call.name == call.name]
+        lines.sort(key=lambda line: line.call.id != call.id)
+        now = comparable(call.arguments)
+        differences = [diff(comparable(line.call.arguments), now, ("arguments",)) for line in lines]
+        if None not in differences:
+            place = f"; another one differs at {differences[0]}" if differences else ""
+            called = f"{call.name}({quoted(call.arguments)})"
+            self._error = NotRecordedError(f"the call {called} was not recorded in {self._path!r}{place}")
+            raise self._error
+        line = lines[differences.index(None)]
+        self._calls.remove(line)
         if line.result is None:
             assert line.error is not None, "a call ends with a result or an error"
             raise line.error.to_exception()

@@ -1,7 +1,7 @@
 """Commands that a tool which may change something must not follow, and the plain ones that it follows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -91,6 +91,10 @@ def copy_file(source: str, destination: str) -> None:
     """Copy a file."""
 
 
+def set_mode(mode: Literal["eco_plus", "boost"]) -> None:
+    """Set the mode."""
+
+
 QUIET: dict[tuple[Callable[..., Any], ...], list[str]] = {
     (delete_file,): [
         "Delete a.txt", "Delete *.txt", "Delete .env", "Delete ~/notes", "Delete a b", "Delete old files",
@@ -117,6 +121,7 @@ QUIET: dict[tuple[Callable[..., Any], ...], list[str]] = {
             "5 times", "to 100 times", "to two dozen", "to a dozen", "to 2 hundred", "to +5", "to $5", "down 5", "by 5",
         )
     ],
+    (set_mode,): ["Set mode boosting", "Set the mode boosts", "Set the mode to boost"],
     (set_temperature,): ["Set the temperature up 2 degrees", "Set the temperature to minus 5"],
     (set_price,): ["Set the price to 100 cents", "Set the price to 100 yen", "Set the price to 10%"],
     (tools.order_item,): [
@@ -188,6 +193,8 @@ def test_command_with_another_reading_calls_nothing(functions: tuple[Callable[..
         (turn_on_light, "Turn on the light in the kitchen", {"room": "kitchen"}),
         (lock, "Lock the front door", {"door": "front"}),
         (set_volume, "Set the volume to 5", {"level": 5}),
+        (set_mode, "Set the mode boost", {"mode": "boost"}),
+        (set_mode, "Set mode eco plus", {"mode": "eco_plus"}),
         (set_temperature, "Set the temperature to -2.5", {"value": -2.5}),
         (order, "Order 'lamp'", {"item": "lamp"}),
         (tools.buy_shares, "Buy 10 shares of AAPL", {"symbol": "AAPL", "quantity": 10}),

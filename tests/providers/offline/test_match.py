@@ -1,6 +1,6 @@
 """What the offline model reads in a declaration, and how it reads the arguments of a call from a question."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -51,6 +51,29 @@ def test_places_of_a_pair_are_distinguished_by_from_and_to(question: str, argume
     assert read(question, tools.find_route) == arguments
 
 
+def find_chair(shade: str) -> None:
+    """Find a chair."""
+
+
+def find_table(shade: str, wood: str = "") -> None:
+    """Find a table."""
+
+
+def test_several_words_are_one_value_only_if_no_other_text_is_missing() -> None:
+    assert read("Find a chair dark bottle green", find_chair) == {"shade": "dark bottle green"}
+    assert read("Find a table dark bottle green", find_table) is None
+    assert read("Find a table green", find_table) == {"shade": "green"}
+
+
+def weather(city: Annotated[str, "The city, in the format 'City, State'."]) -> None:
+    """Get the weather."""
+
+
+def test_a_city_needs_its_state_if_the_description_says_so() -> None:
+    assert read("Get the weather in Austin, TX", weather) == {"city": "Austin, TX"}
+    assert read("Get the weather in Austin", weather) is None
+
+
 def drive(from_city: str, to_city: str) -> None:
     """Plan a drive."""
 
@@ -58,6 +81,7 @@ def drive(from_city: str, to_city: str) -> None:
 def test_a_state_after_a_comma_belongs_to_its_city() -> None:
     arguments = {"from_city": "Austin, TX", "to_city": "Boston, MA"}
     assert read("Plan a drive from Austin, TX to Boston, MA", drive) == arguments
+    assert read("Plan a drive from Austin, USA to Boston, MA", drive) is None
     assert read("Plan a drive from Austin, Dallas to Boston", drive) is None
 
 

@@ -81,9 +81,6 @@ ERRORS = {
     'TOOL_CALL: f({"s": "a"} b': "expected ) or the end of the line after the object of the arguments",
     "TOOL_CALL: f(1)": 'the arguments have no names; write them as an object: {"name": value}',
     "TOOL_CALL: f": "it has no arguments; write them in parentheses after the name",
-    "TOOL_CALL:\n\n\nf(a=1)": (
-        "a call cannot be read: there are blank lines between the marker and the name of the tool"
-    ),
     'TOOL_CALL: f"': "it has no arguments; write them in parentheses after the name",
     'TOOL_CALL: f{"a": 1} then': "the text after the call could belong to its arguments",
     "<function=></function>": "a call cannot be read: it is not one of the known forms of a call",
@@ -127,7 +124,6 @@ def test_error_says_why_a_call_cannot_be_read(text: str) -> None:
     "text",
     [
         "TOOL_CALL: f word",
-        "TOOL_CALL:\n\n\nh(a=1)",
         "TOOL_CALL: get",
         'TOOL_CALL: h{"a": 1}',
         "<tool_call>oops oops",

@@ -10,17 +10,16 @@ import pytest
 from midspan import Agent
 from midspan._types.exchange import FinishReason, ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Part, Resource, Text, ToolResult
+from midspan._types.parts import Blob, Part, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.client import PromptedTools
-from midspan.providers.prompted.echo import EchoFilter
-from midspan.providers.prompted.scanner import WrittenCall
+from midspan.providers.prompted.prompt import EchoFilter
 from midspan.providers.scripted import ScriptedProvider
 from tests.bounds import BOUND
 
 DELETE = ToolSpec("delete_all", "Deletes a folder", {"type": "object", "properties": {"folder": {"type": "string"}}})
 CONFIG = RequestConfig("m", tools=(DELETE,))
-CALL = WrittenCall("delete_all", {"folder": "inbox", "days": 30, "deep": True})
+CALL = ToolCall("", "delete_all", {"folder": "inbox", "days": 30, "deep": True})
 
 
 def names_called(text: Any, *parts: Part, guarded: bool = False) -> list[str]:
@@ -140,9 +139,11 @@ def test_an_echo_has_the_same_tool_and_the_values_of_the_arguments(text: str, is
 
 
 def test_words_without_spaces_between_them_are_found() -> None:
-    call = WrittenCall("get_weather", {"city": "東京"})
+    call = ToolCall("", "get_weather", {"city": "東京"})
     assert EchoFilter([Message.user("city: 東京の天気 get_weather()")]).is_echo(call, "")
 
 
 def test_turns_of_the_model_are_not_quoted() -> None:
-    assert not EchoFilter([Message("model", (Text(LINE),))]).is_echo(WrittenCall("delete_all", {"folder": "inbox"}), "")
+    assert not EchoFilter([Message("model", (Text(LINE),))]).is_echo(
+        ToolCall("", "delete_all", {"folder": "inbox"}), ""
+    )

@@ -8,7 +8,6 @@ import pytest
 
 from midspan._types.parts import ToolCall
 from midspan.providers.prompted.reader import MAX_CALLS, CallReader, RejectedCall
-from midspan.providers.prompted.scanner import Scanner
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
 MOST_GROWTH = 2.2
@@ -27,8 +26,8 @@ def steps(text: str, piece: int) -> int:
         nonlocal counted
         if event != "return":
             counted += event in ("call", "c_call")
-        elif frame.f_code is Scanner.parse.__code__:
-            counted += frame.f_locals["parser"].at - frame.f_locals["begin"]
+        elif frame.f_code is CallReader._read_call.__code__:
+            counted += frame.f_locals["scanner"].parsed_chars
 
     reader = CallReader(TOOLS)
     before = sys.getprofile()

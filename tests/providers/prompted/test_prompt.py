@@ -119,3 +119,9 @@ def test_an_example_is_json_whatever_the_schema() -> None:
     for schema in ({}, None, {"properties": None}, {"properties": {"a": {"type": "array"}}}, {"required": ["x"]}):
         example = example_call(ToolSpec("t", "", schema), "TOOL_CALL")
         assert isinstance(json.loads(example.removeprefix("TOOL_CALL: t(").removesuffix(")")), dict)
+
+
+def test_two_tools_have_an_example_in_the_prompt_those_with_parameters_first() -> None:
+    tools = [BLUEPRINTS, ToolSpec("list_regions", "Lists the regions"), RESOURCE]
+    lines = [line for line in system_prompt(tools, "TOOL_CALL").splitlines() if line.startswith("TOOL_CALL: ")]
+    assert lines[1:] == [example_call(RESOURCE, "TOOL_CALL"), example_call(BLUEPRINTS, "TOOL_CALL")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.forms import CONDITIONAL, WITHIN_LINE
-from midspan.providers.prompted.reader import MAX_CALLS, CallReader, Piece, RejectedCall, numbered
+from midspan.providers.prompted.reader import MAX_CALLS, CallReader, Piece, RejectedCall
 
 STRING = {"type": "string"}
 TOOLS = [
@@ -591,10 +591,9 @@ def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
     assert calls(read(f"{QUOTATION}{after}")) == [("f", {"a": 1})]
 
 
-def test_a_call_after_blank_lines_is_not_made_but_asked_about() -> None:
-    pieces = read('TOOL_CALL:\n\nf({"a": 1})')
-    assert calls(pieces) == []
-    assert "blank lines" in rejected(pieces)[0].error
+def test_blank_lines_may_follow_the_marker() -> None:
+    assert calls(read('TOOL_CALL:\n\n  f({"a": 1})')) == [("f", {"a": 1})]
+    assert read("TOOL_CALL:\n\nf is a tool.") == [Text("TOOL_CALL:\n\nf is a tool.")]
 
 
 def test_the_mark_of_a_call_decides_whether_it_is_made() -> None:
@@ -605,7 +604,7 @@ def test_the_mark_of_a_call_decides_whether_it_is_made() -> None:
 
 
 def test_the_numbers_of_calls_can_start_later() -> None:
-    assert read('TOOL_CALL: f({"a": 1})', make_id=numbered(7)) == [ToolCall("gemini_call_7", "f", {"a": 1})]
+    assert read('TOOL_CALL: f({"a": 1})', first_number=7) == [ToolCall("gemini_call_7", "f", {"a": 1})]
 
 
 def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:

@@ -23,7 +23,7 @@ def choose_calls(text: str, specs: Sequence[ToolSpec]) -> list[tuple[str, dict[s
     if match := _choose(Question(text), tools):
         return [(match.tool.name, match.arguments)]
     clauses = [clause for clause in _CLAUSE.split(text.strip()) if clause.strip(" .?!")]
-    matches = [_choose(Question(clause), tools) for clause in clauses] if len(clauses) > 1 else []
+    matches = [_choose(Question(clause), tools) for clause in clauses]
     clear = [match for match in matches if match and match.tool.is_read_only and not match.unexplained()]
     is_whole = len({match.tool.name for match in clear}) == len(clauses)
     return [(match.tool.name, match.arguments) for match in clear] if is_whole else []

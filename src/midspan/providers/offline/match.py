@@ -43,7 +43,8 @@ class Parameter:
         self.heads = [english.stem(word) for word in telling or self.words] or [name.lower()]
         """The stems of the name that tell this parameter from others."""
         described = english.text_words(self.description)
-        self.description_stems = english.stems(described)
+        listed = [word for value in self.values for word in english.text_words(str(value))]
+        self.vocabulary = self.stems | english.stems([*described, *listed])
         self.units = frozenset(map(english.unit_of, {*self.words, *described} - {"in", "a", "s"})) - {""}
         self.is_switch = self.type == "boolean" or {"true", "false"} <= {str(value).lower() for value in self.values}
         self.could_be_meant = bool(self.values) or self.type not in ("integer", "number")
@@ -60,7 +61,6 @@ class MatchedTool:
     """A declared tool."""
 
     def __init__(self, spec: ToolSpec) -> None:
-        self.spec = spec
         self.name = spec.name
         self.is_read_only = spec.changes is False
         root = normalize_tree(spec.parameters or {}).root
@@ -71,19 +71,16 @@ class MatchedTool:
         self.first_sentence = english.text_words(re.split(r"[.;!?\n]", spec.description)[0])
         self.name_stems = english.stems(names)
         self.topics = english.stems({name for name in names if len(name) > 1} - english.ASKING - english.STOP)
-        self.vocabulary = self.name_stems.union(english.stems(described), *(prop.stems for prop in self.parameters))
+        self.own_stems = self.name_stems | english.stems(described)
+        self.vocabulary = self.own_stems.union(*(prop.stems for prop in self.parameters))
         beginnings = english.name_words(spec.name.rpartition(".")[2])[:1] + described[:1]
         self.verbs = frozenset(map(english.singular, beginnings))  # with which the name and the description begin
         self.particles = self.name_words & english.words("particles")
 
     def known_stems(self, arguments: Collection[str] | None = None) -> frozenset[str]:
         """The stems that a call accounts for: all but those of the options that it leaves out."""
-        known = {*self.name_stems, *english.stems(english.text_words(self.spec.description))}
-        for prop in self.parameters:
-            if arguments is None or prop.required or prop.name in arguments:
-                values = (english.stem(word) for value in prop.values for word in english.text_words(str(value)))
-                known.update(prop.stems, prop.description_stems, values)
-        return frozenset(known)
+        props = [prop for prop in self.parameters if arguments is None or prop.required or prop.name in arguments]
+        return self.own_stems.union(*(prop.vocabulary for prop in props))
 
 
 class Matcher:

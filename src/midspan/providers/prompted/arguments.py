@@ -9,7 +9,8 @@ from typing import Any
 
 from midspan._schema.lenient_json import CUT, TOKEN_QUOTES, InvalidJson, LenientJsonParser, loads
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
-from midspan.providers.prompted.scanner import Scanner, Unreadable, WrittenCall
+from midspan._types.parts import ToolCall
+from midspan.providers.prompted.scanner import Scanner, Unreadable
 
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
 _CLOSING = re.compile(r"\s*(?:,\s*)?\)")
@@ -19,9 +20,9 @@ _LINE_REST = re.compile(r"[ \t*`\]>.;]*(?=[\r\n]|\Z)")
 def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
     """Read the object in braces at the current position; with `tokens`, strings may be quoted by special tokens."""
     scanner.skip_space()
-    if not scanner.sees("{"):
+    if not scanner.peek("{"):
         raise Unreadable("its arguments are not an object in braces")
-    members: dict[str, Any] = scanner.parse(tokens=tokens)
+    members: dict[str, Any] = scanner.read_value(tokens=tokens)
     return members
 
 
@@ -29,8 +30,8 @@ def read_parentheses(scanner: Scanner, *, keywords_only: bool = False) -> dict[s
     """Read the arguments from the opening parenthesis to the closing one: keywords, or an object."""
     scanner.at += 1
     scanner.skip_space()
-    if keywords_only or not scanner.sees("{"):
-        keywords: dict[str, Any] = scanner.parse(_keywords, python=True)
+    if keywords_only or not scanner.peek("{"):
+        keywords: dict[str, Any] = scanner.read_value(_keywords, python=True)
         check_names(scanner, keywords)
         return keywords
     arguments = read_object(scanner)
@@ -86,16 +87,16 @@ _STRAY_PARAMETER = re.compile("(?:<?[^<]{0,200}</|[,;\\s]*+<)(?:\uff5cDSML\uff5c
 """The beginning of a parameter, or a damaged one up to its closing tag."""
 
 
-def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
+def read_tag_call(scanner: Scanner, start: str) -> ToolCall | None:
     """Read the call whose opening tag begins with `start`, which was taken."""
     head = scanner.match(_TAG_REST)
     if head is None:
         return None
-    name = scanner.note_call(head[1])
+    name = scanner.set_tool(head[1])
     scanner.skip_space()
-    arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner)
+    arguments = read_object(scanner) if scanner.peek("{") else read_parameters(scanner)
     scanner.expect(TAGS[start])
-    return WrittenCall(name, arguments)
+    return ToolCall("", name, arguments)
 
 
 def read_parameters(scanner: Scanner) -> dict[str, Any]:
@@ -115,7 +116,8 @@ def read_parameters(scanner: Scanner) -> dict[str, Any]:
         if head[0].lstrip().startswith("<parameter=") and len(value) > 1 and value[0] == value[-1] == "\n":
             value = value[1:-1]
         types = properties.get(key, ANYTHING).types
-        arguments[key] = _tag_value(key, value, head.groupdict().get("is_string"), types) if scanner.tool else value
+        is_string = head.groupdict().get("is_string")
+        arguments[key] = _tag_value(key, value, is_string, types) if scanner.tool in scanner.tools.specs else value
         scanner.at = end + len(end_tag)
     return arguments
 

@@ -33,10 +33,10 @@ from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.prompted.echo import EchoFilter
 from midspan.providers.prompted.forms import PROMPT_MARKER
 from midspan.providers.prompted.prompt import (
     ORIGIN,
+    EchoFilter,
     TurnData,
     choice_rule,
     next_call_number,
@@ -44,8 +44,7 @@ from midspan.providers.prompted.prompt import (
     system_prompt,
     turn_data,
 )
-from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, numbered, rejected_call
-from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
+from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, rejected_call
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
 
@@ -116,12 +115,12 @@ class _PromptedRequest:
         self._provider = provider
         self._service = provider.profile.service
         self._is_forbidden = choice is not None and choice.mode == "none"
-        self._tools = ToolIndex(tool for tool in request.config.tools if not allowed or tool.name in allowed)
+        tools = [tool for tool in request.config.tools if not allowed or tool.name in allowed]
         self._nonce = _nonce(request, guarded=provider.guarded)
         self._marker = f"{PROMPT_MARKER}[{self._nonce}]"
-        self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
-        self._reader = CallReader(self._tools, make_id=self._make_id, rejection=self._rejection)
+        self._reader = CallReader(tools, first_number=next_call_number(request.history), rejection=self._rejection)
+        self._specs = self._reader.tools.specs
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are neither text nor thoughts. They are passed on when they end."""
@@ -139,7 +138,7 @@ class _PromptedRequest:
             system = f"{system}\n\n{prompt}" if system else prompt
         return replace(config, system=system, tools=builtins, tool_choice=None)
 
-    def _rejection(self, call: WrittenCall, mark: str) -> str | None:
+    def _rejection(self, call: ToolCall, mark: str) -> str | None:
         """Return why a readable call, which began with this mark, is not made."""
         has_nonce = f"[{self._nonce}]" in mark
         if self._is_forbidden:
@@ -177,21 +176,21 @@ class _PromptedRequest:
 
     def read(self, part: Part) -> list[PartEvent]:
         """Return the events for a part, without the text that may be a call."""
-        if type(part) is not Text or not self._tools.specs:
+        if type(part) is not Text or not self._specs:
             return self._accumulator.add_part(part)
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
         if not isinstance(piece, RejectedCall):
             return self._accumulator.add_part(piece)
-        spec = self._tools.specs.get(piece.name or "")
+        spec = self._specs.get(piece.name or "")
         if piece.name is not None and spec is None:
             _log.warning("%s called invalid tool: %s", self._service, piece.name)
         else:
             _log.debug("Failed to parse tool arguments: %s", piece.error)
         may_be_empty = self._provider.on_bad_args == "empty" and piece.is_unreadable
         if may_be_empty and spec is not None and _accepts_no_arguments(spec):
-            return self._accumulator.add_part(ToolCall(self._make_id(), spec.name, {}))
+            return self._accumulator.add_part(ToolCall(self._reader.next_id(), spec.name, {}))
         return self._accumulator.add_part(piece.part())
 
     def response(self, response: ModelResponse) -> ModelResponse:

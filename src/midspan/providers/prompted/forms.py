@@ -24,7 +24,7 @@ from midspan.providers.prompted.scanner import CallForm
 PROMPT_MARKER = "TOOL_CALL"
 WITHIN_LINE = "it is inside a sentence, a quotation or a comment; to make the call, write it on a separate line"
 CONDITIONAL = "the words after it name a condition or say that it is not meant; to make it, write it without them"
-PROMPT_FORM = CallForm("the marker of the prompt", (), parse=read_marker_line)
+PROMPT_FORM = CallForm("the marker of the prompt", (), read=read_marker_line)
 _SECTIONS = (
     CallForm("Hermes, Qwen, GLM, Granite", ("<tool_call>",), ("</tool_call>",)),
     CallForm("MiniMax M1, Hunyuan, Jamba", ("<tool_calls>",), ("</tool_calls>",)),
@@ -44,7 +44,7 @@ _SECTIONS = (
     CallForm("Qwen 2.5 Coder", ("<tools>",), ("</tools>",)),
     CallForm("Nemotron", ("<TOOLCALL>",), ("</TOOLCALL>",)),
 )
-_END_MARKS = ("<|call|>", *dict.fromkeys(mark for form in _SECTIONS for mark in form.ends))
+_END_MARKS = ("<|call|>", *dict.fromkeys(mark for form in _SECTIONS for mark in form.end_marks))
 _OBJECT = (
     rf"(?:\[\s{{0,16}})?\{{\s{{0,16}}{QUOTE}"
     rf"(?:{'|'.join([*NAME_KEYS, *ARGUMENT_KEYS, 'tool_calls', 'type', 'id', 'index'])}){QUOTE}\s{{0,4}}:"
@@ -63,31 +63,31 @@ _OBJECT_OR_CALLS = re.compile(rf"{_OBJECT}|\[\s{{0,16}}[^\W\d][\w./:-]{{0,99}}\(
 _FENCES = tuple(f"```{language}" for language in ("json", "JSON", "tool_calls", "tool", "function_call", ""))
 _OBJECTS = tuple(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'"))
 # The start mark is ordinary text, and a part of the call.
-_IN_TEXT: Any = {"needs_end": False, "is_certain": False, "is_content": True}
+_IN_TEXT: Any = {"needs_end_mark": False, "is_unambiguous": False, "includes_start_mark": True}
 _ON_A_LINE: Any = {**_IN_TEXT, "place": "line start"}
 
 FORMS = (
     *_SECTIONS,
-    CallForm("end marks", _END_MARKS, parse=reject_end_mark),
-    CallForm("Granite, Phi-4", ("<|tool_call|>",), ("<|/tool_call|>",), needs_end=False),
-    CallForm("Granite 20B", ("<function_call>",), ("</function_call>",), needs_end=False),
-    CallForm("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end=False),
-    CallForm("Llama 4", ("<|python_start|>",), ("<|python_end|>", "<|eom_id|>", "<|eot_id|>"), needs_end=False),
-    CallForm("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end=False),
-    *(CallForm("tags", (start,), (end,), parse=read_tags) for start, end in TAGS.items()),
+    CallForm("end marks", _END_MARKS, read=reject_end_mark),
+    CallForm("Granite, Phi-4", ("<|tool_call|>",), ("<|/tool_call|>",), needs_end_mark=False),
+    CallForm("Granite 20B", ("<function_call>",), ("</function_call>",), needs_end_mark=False),
+    CallForm("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end_mark=False),
+    CallForm("Llama 4", ("<|python_start|>",), ("<|python_end|>", "<|eom_id|>", "<|eot_id|>"), needs_end_mark=False),
+    CallForm("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end_mark=False),
+    *(CallForm("tags", (start,), (end,), read=read_tags) for start, end in TAGS.items()),
     CallForm("Gemini code in a fence", ("```tool_code", "```tool_call"), ("```",), place="line start"),
     CallForm(
         "gpt-oss",
         ("<|start|>assistant", "<|channel|>"),
         ("<|call|>", "<|end|>", "<|return|>"),
         head=_HARMONY,
-        is_content=True,
-        parse=read_after_head,
+        includes_start_mark=True,
+        read=read_after_head,
     ),
-    CallForm("ReAct", ("Action:",), head=_REACT, parse=read_after_head, **_ON_A_LINE),
+    CallForm("ReAct", ("Action:",), head=_REACT, read=read_after_head, **_ON_A_LINE),
     CallForm("Gemini", ("call:",), head=_GEMINI_CALL, **_IN_TEXT),
     CallForm("Gemini code", ("print(default_api.", "default_api."), head=_NOT_INDENTED, **_ON_A_LINE),
-    CallForm("JSON in a fence", _FENCES, ("```",), is_certain=False, place="line start", head=_FENCED_OBJECT),
+    CallForm("JSON in a fence", _FENCES, ("```",), is_unambiguous=False, place="line start", head=_FENCED_OBJECT),
     CallForm("JSON or Python", ("[", "{"), _END_MARKS, head=_OBJECT_OR_CALLS, **_ON_A_LINE),
     CallForm("JSON that may be an example", _OBJECTS, _END_MARKS, place="within a line", **_IN_TEXT),
 )
@@ -111,7 +111,7 @@ OBSERVATION = "Observation:"
 RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>", OBSERVATION)
 """If the model writes one of these, it invents a result, and what follows is text; see `CallReader`."""
 
-_FORMS = {mark: form for form in FORMS for mark in form.starts}
+_FORMS = {mark: form for form in FORMS for mark in form.start_marks}
 # There may be a nonce in brackets, bold marks and spaces between the marker and its colon.
 NONCE = r"\[[^\]\n]{0,64}\]"
 _COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
@@ -156,7 +156,7 @@ MARK_PATTERN = re.compile(_mark_pattern())
 def has_call(text: str, begin: int, end: int) -> bool:
     """Whether this part of the text contains a mark that never occurs in plain text."""
     forms = (form_of(mark[0]) for mark in MARK_PATTERN.finditer(text, begin, end))
-    return any(form is not None and form.is_certain and form.head is None for form in forms)
+    return any(form is not None and form.is_unambiguous and form.head is None for form in forms)
 
 
 _MARKS = (PROMPT_MARKER, *_FORMS, *_OTHER_MARKS, *THOUGHTS.values())

@@ -5,11 +5,12 @@ the calls are read. However the text is cut into pieces, the result is the same.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool, unknown_tool
@@ -28,7 +29,7 @@ from midspan.providers.prompted.forms import (
     has_call,
     held_from,
 )
-from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, CallForm, Scanner, ToolIndex, Unreadable, WrittenCall
+from midspan.providers.prompted.scanner import MAX_HEAD_CHARS, CallForm, Scanner, ToolIndex, Unreadable
 
 REJECTED_PART = "rejected_call"
 MAX_CALLS = 1_000
@@ -88,26 +89,23 @@ def rejected_call(part: object) -> RejectedCall | None:
 Piece = Text | ToolCall | RejectedCall
 
 
-def numbered(first: int = 0) -> Callable[[], str]:
-    """Return a function that makes the ids gemini_call_0, gemini_call_1, …"""
-    numbers = count(first)
-    return lambda: f"gemini_call_{next(numbers)}"
-
-
 class CallReader:
     """`feed` returns the text before the first call, and `end` everything else: calls, and text between them."""
 
     def __init__(
         self,
-        tools: Iterable[AnyTool] | ToolIndex,
+        tools: Iterable[AnyTool],
         *,
-        make_id: Callable[[], str] | None = None,
-        rejection: Callable[[WrittenCall, str], str | None] = lambda _call, _mark: None,
+        first_number: int = 0,
+        rejection: Callable[[ToolCall, str], str | None] = lambda _call, _mark: None,
     ) -> None:
-        """`rejection` returns why a call that began with this mark is not made; None if it is."""
-        self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
+        """Calls have the ids gemini_call_0, gemini_call_1 and so on, from `first_number` on.
+
+        `rejection` returns why a call that began with this mark is not made; None if it is.
+        """
+        self.tools = ToolIndex(tools)
         self._rejection = rejection
-        self._make_id = make_id or numbered()
+        self._numbers = count(first_number)
         # The text before `_at` was already returned and is kept for lookbehinds; at first, a line break.
         self._text, self._at = "\n", 1
         self._held: list[str] | None = None
@@ -119,7 +117,7 @@ class CallReader:
         """What follows is text, whatever it looks like."""
         self._false_starts = self._reread_chars = 0
         """How many marks did not begin a call, and how much text was read after them."""
-        self._pieces: list[Text | WrittenCall | RejectedCall] = []
+        self._pieces: list[Piece] = []
         self._pieces_begin = 0
         """Where the text of the pieces begins."""
         self._call_count = 0
@@ -143,10 +141,10 @@ class CallReader:
 
     def _take_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
-        return [
-            ToolCall(self._make_id(), piece.name, piece.arguments) if isinstance(piece, WrittenCall) else piece
-            for piece in pieces
-        ]
+        return [replace(piece, id=self.next_id()) if isinstance(piece, ToolCall) else piece for piece in pieces]
+
+    def next_id(self) -> str:
+        return f"gemini_call_{next(self._numbers)}"
 
     def _read(self, more: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
@@ -214,12 +212,12 @@ class CallReader:
         is_in_place = self._is_in_place(begin, form)
         is_meant = is_in_place and self._comment_end is None and form.place != "within a line"
         problem = "" if is_meant else WITHIN_LINE
-        scanner = Scanner(text, begin if form.is_content else mark.end(), self._tools, form)
+        scanner = Scanner(text, begin if form.includes_start_mark else mark.end(), self.tools, form)
         try:
-            calls = (form.parse or read_calls)(scanner)
+            calls = (form.read or read_calls)(scanner)
         except Unreadable as error:
-            if scanner.tool is not None:
-                reason = self._reason_to_reject(WrittenCall(scanner.tool, {}), problem, mark[0])
+            if scanner.is_call:
+                reason = self._reason_to_reject(ToolCall("", scanner.tool, {}), problem, mark[0])
                 return self._reject_unreadable(begin, scanner.tool, str(error), is_only_problem=reason is None)
             calls = None
         if not calls:
@@ -254,11 +252,11 @@ class CallReader:
         quoted = _QUOTED.search(self._text, max(0, begin - _LOOKBEHIND_CHARS), begin)
         return begin >= self._quoted_until and quoted is None
 
-    def _reason_to_reject(self, call: WrittenCall, problem: str, mark: str) -> str | None:
+    def _reason_to_reject(self, call: ToolCall, problem: str, mark: str) -> str | None:
         if problem:
             return f"the call of {call.name} is not made: {problem}"
-        if call.name not in self._tools.specs:
-            return unknown_tool(call.name, self._tools.specs)
+        if call.name not in self.tools.specs:
+            return unknown_tool(call.name, self.tools.specs)
         return self._rejection(call, mark)
 
     def _reject_unreadable(self, begin: int, tool: str, problem: str, *, is_only_problem: bool) -> int:
@@ -272,7 +270,7 @@ class CallReader:
         self._at = len(text)
         return self._at
 
-    def _add_call(self, call: WrittenCall | RejectedCall) -> None:
+    def _add_call(self, call: ToolCall | RejectedCall) -> None:
         self._pieces.append(call)
         self._call_count += 1
         if self._call_count == MAX_CALLS:
@@ -289,19 +287,18 @@ class CallReader:
 _HEAD = re.compile(r"\A\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 
 
-def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
+def recover_calls(text: str, tools: Sequence[AnyTool]) -> tuple[ToolCall, ...]:
     """Return the calls that a text consists of, such as `Malformed function call: print(default_api.f(a=1))`.
 
     Returns none if the text contains anything else, or is ambiguous.
     """
-    index = ToolIndex(tools)
     text = _HEAD.sub("", text).strip()
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
     for candidate in (code, f"{PROMPT_MARKER}: {text}", text):
-        reader = CallReader(index, make_id=local_id)
+        reader = CallReader(tools)
         pieces = [*reader.feed(candidate), *reader.end()]
         pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
-        calls = tuple(piece for piece in pieces if isinstance(piece, ToolCall))
+        calls = tuple(replace(piece, id=local_id()) for piece in pieces if isinstance(piece, ToolCall))
         if calls and len(calls) == len(pieces):
             return calls
     return ()

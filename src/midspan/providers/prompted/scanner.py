@@ -1,4 +1,7 @@
-"""Reads marks, names and values from text that may contain calls; declares what a form of calls is."""
+"""Reads marks, names and values from text that may contain calls; declares what a form of calls is.
+
+A mark is a fixed text with which a call begins or ends, such as `<tool_call>`.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,55 +13,41 @@ from msgspec import Struct
 from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.tree import ANYTHING, SchemaNode
+from midspan._types.parts import ToolCall
 from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
 _SPACE = re.compile(r"\s*")
 _MAX_NAME_CHARS = 200
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
 NAMESPACE = "|".join(map(re.escape, NAMESPACES))
-_NOT_THE_NAME = re.compile(rf"\A(?:{NAMESPACE})|:\d+\Z")
-
-
-class WrittenCall(Struct, frozen=True):
-    """A call that was read from a text."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
-WrittenCalls = list[WrittenCall] | None
-"""None: the text is not a call."""
-
-
-Place = Literal["anywhere", "line start", "within a line"]
+_NAMESPACE_OR_NUMBER = re.compile(rf"\A(?:{NAMESPACE})|:\d+\Z")
+MAX_HEAD_CHARS = 160
+ReadCalls = list[ToolCall] | None
+"""The calls of a text, without ids; None if the text is not a call."""
 
 
 class CallForm(Struct, frozen=True, eq=False):
     """One form in which models write calls."""
 
     name: str
-    starts: tuple[str, ...]
-    """The marks with which a call begins."""
-    ends: tuple[str, ...] = ()
-    needs_end: bool = True
+    start_marks: tuple[str, ...]
+    end_marks: tuple[str, ...] = ()
+    needs_end_mark: bool = True
     """Without the end mark the call is not complete. Some models end their turn with it, so servers remove it."""
-    is_certain: bool = True
-    """The start mark does not occur in other text. Otherwise only what names a declared tool is a call."""
-    place: Place = "anywhere"
+    is_unambiguous: bool = True
+    """The start marks occur only in calls. In other forms, only what names a declared tool is a call."""
+    place: Literal["anywhere", "line start", "within a line"] = "anywhere"
     """Where the start marks count. A call within a line may be an example, so it is not made."""
     head: re.Pattern[str] | None = None
-    """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
-    is_content: bool = False
-    """The start mark is read as part of the call."""
-    parse: "Callable[[Scanner], WrittenCalls] | None" = None
-    """Reads the calls; returns None if the text is not a call. Without it, the calls are read in any form."""
-
-
-MAX_HEAD_CHARS = 160
+    """What the first `MAX_HEAD_CHARS` characters, from the start mark on, must look like."""
+    includes_start_mark: bool = False
+    """The start mark is a part of the text that `read` gets."""
+    read: "Callable[[Scanner], ReadCalls] | None" = None
+    """Reads the calls. Without it, they are read in any form."""
 
 
 class Unreadable(Exception):
-    """A call cannot be read. If `scanner.tool` is None, the text may not be a call."""
+    """A call cannot be read, or, unless `scanner.is_call`, the text is not a call."""
 
 
 class ToolIndex:
@@ -68,20 +57,21 @@ class ToolIndex:
         self.specs = {tool.name: tool for tool in tools if isinstance(tool, ToolSpec)}
         self._schemas: dict[str, SchemaNode] = {}
 
-    def resolve(self, name: str) -> str | None:
-        """Return the declared name. Some models add a namespace before it, and Kimi the number of the call after it."""
-        if name in self.specs:
-            return name
-        bare = _NOT_THE_NAME.sub("", name)
-        return bare if bare in self.specs else None
+    def resolve(self, name: str) -> str:
+        """Return the declared name of a tool; empty if there is none.
 
-    def resembles(self, name: str) -> bool:
+        Some models write a namespace before the name, and Kimi the number of the call after it.
+        """
+        bare = name if name in self.specs else _NAMESPACE_OR_NUMBER.sub("", name)
+        return bare if bare in self.specs else ""
+
+    def has_similar(self, name: str) -> bool:
         """Whether a tool has this name or a similar one."""
-        return self.resolve(name) is not None or bool(get_close_matches(name[:_MAX_NAME_CHARS], self.specs, 1, 0.6))
+        return bool(self.resolve(name) or get_close_matches(name[:_MAX_NAME_CHARS], self.specs, 1, 0.6))
 
-    def schema(self, name: str | None) -> SchemaNode:
+    def schema(self, name: str) -> SchemaNode:
         """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
-        if name is None or name not in self.specs:
+        if name not in self.specs:
             return ANYTHING
         if name not in self._schemas:
             self._schemas[name] = parameters_of(self.specs[name])
@@ -100,8 +90,10 @@ class Scanner:
         self.at = at
         self.tools = tools
         self.form = form
-        self.tool: str | None = None
-        """The tool of the call; empty if a call is certain and its tool is not known, None if no call is certain."""
+        self.is_call = False
+        """Whether the text is certainly a call. It may still be unreadable."""
+        self.tool = ""
+        """The name of the tool, if it could be read."""
         self.parsed_chars = 0
         """How much text was read as values, including failed attempts."""
 
@@ -114,49 +106,42 @@ class Scanner:
     def skip_space(self) -> None:
         self.match(_SPACE)
 
-    def take(self, *marks: str) -> str:
-        """Return the first of these marks that is at the current position, or an empty string."""
-        mark = self.sees(*marks)
-        self.at += len(mark)
-        return mark
+    def peek(self, *marks: str) -> bool:
+        """Whether one of these marks is here."""
+        return self.text.startswith(marks, self.at)
 
-    def take_after_space(self, *marks: str) -> str:
-        """Like `take`, after any space; without a mark the position stays the same."""
+    def accept(self, *marks: str) -> str:
+        """Advance past any space and one of these marks, and return the mark. Without a mark, stay and return ""."""
         before = self.at
         self.skip_space()
-        mark = self.take(*marks)
-        if not mark:
-            self.at = before
+        mark = next((mark for mark in marks if self.peek(mark)), "")
+        self.at = self.at + len(mark) if mark else before
         return mark
 
-    def sees(self, *marks: str) -> str:
-        """Return the mark that is at the current position without moving."""
-        return next((mark for mark in marks if self.text.startswith(mark, self.at)), "")
-
     def expect(self, *marks: str) -> None:
-        """Take one of these marks after any space. A call without the end mark of its form is not complete."""
-        if not self.take_after_space(*marks):
+        """Advance past any space and one of these marks. Without a mark, the call is not complete."""
+        if not self.accept(*marks):
             raise Unreadable(f"expected {marks[0]} after it" if self.text[self.at :].strip() else CUT)
 
-    def name(self) -> str:
-        """Return the name that is at the current position, or an empty string."""
+    def read_name(self) -> str:
+        """Return the name that is here, or an empty string."""
         name = self.match(_NAME)
         return name[0] if name else ""
 
-    def note_call(self, name: str) -> str:
+    def set_tool(self, name: str) -> str:
         """Note that the text is a call of this tool, and return the declared name if there is one."""
-        self.tool = self.tools.resolve(name) or ""
-        return self.tool or name
+        self.is_call = True
+        self.tool = self.tools.resolve(name) or name
+        return self.tool
 
-    def parse(self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, **options: bool) -> Any:
-        """Return what `parse` reads here."""
-        begin = self.at
-        parser = LenientJsonParser(self.text, begin, **options)
+    def read_value(self, parse: Callable[[LenientJsonParser], Any] = LenientJsonParser.value, **options: bool) -> Any:
+        """Return what `parse` reads here; `options` are those of the parser."""
+        parser = LenientJsonParser(self.text, self.at, **options)
         try:
             value = parse(parser)
         except InvalidJson as error:
             raise Unreadable(str(error)) from None
         finally:
-            self.parsed_chars += parser.at - begin
+            self.parsed_chars += parser.at - self.at
         self.at = parser.at
         return value
