@@ -464,10 +464,32 @@ def test_file_created_through_a_symbolic_link_is_private(tmp_path: Path) -> None
     assert output == "real.db 0o600\nreal.db-shm 0o600\nreal.db-wal 0o600\n"
 
 
-def test_existing_file_keeps_its_mode(path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o604])
+def test_existing_journal_that_everybody_can_read_is_made_private(path: Path, mode: int) -> None:
+    assert printed(script(PRIVATE_FILES, path, "022", "killed")) == PRIVATE  # leaves its WAL and SHM files
+    for file in path.parent.iterdir():
+        file.chmod(mode)
+    assert printed(script(PRIVATE_FILES.replace('append("a", 0', 'append("b", 0'), path, "022")) == PRIVATE
+
+
+def test_empty_file_that_everybody_can_read_is_made_private(path: Path) -> None:
+    path.touch()
+    path.chmod(0o644)
+    assert printed(script(PRIVATE_FILES, path, "022")) == PRIVATE
+
+
+def test_file_for_a_group_keeps_its_mode(path: Path) -> None:
     path.touch()
     path.chmod(0o640)
     assert printed(script(PRIVATE_FILES, path, "022")) == PRIVATE.replace("0o600", "0o640")
+
+
+def test_mode_of_another_programs_database_is_not_changed(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    path.chmod(0o644)
+    expect_refusal(path, "is another program's database")
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 ENDINGS = {

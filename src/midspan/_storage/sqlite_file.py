@@ -52,6 +52,7 @@ def open_file(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         has_tables = _has_tables(connection, path)
+        _make_private(path)
         _use_write_ahead_log(connection)
         if not has_tables:
             connection.executescript(_TABLES)
@@ -71,6 +72,14 @@ def _create_private(path: Path) -> None:
     """
     with _CREATING, suppress(OSError):
         path.touch(0o600, exist_ok=False)
+
+
+def _make_private(path: Path) -> None:
+    """Change the mode of files that everybody may read or write to 0600. A mode such as 0640 is the user's choice."""
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):  # it does not exist, or belongs to another user
+            if file.stat().st_mode & 0o007:
+                file.chmod(0o600)
 
 
 def _has_tables(connection: sqlite3.Connection, path: Path) -> bool:
