@@ -1,8 +1,10 @@
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from midspan import tool
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.parts import Part, Text, ToolCall
 from midspan.gemini.response import ChunkReader
@@ -10,6 +12,7 @@ from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
+from midspan.tools import execute
 from tests.streaming import pieces_of, plain, raw_of
 
 
@@ -160,9 +163,10 @@ def test_a_signature_of_a_wrong_type_is_ignored() -> None:
         "$" + ".a" * 50000,
     ],
 )
-def test_a_path_that_cannot_be_followed_harms_nothing(path: str) -> None:
+def test_value_whose_path_cannot_be_followed_is_kept_under_the_path(path: str) -> None:
     parts, _ = read(chunk(OPEN), chunk(piece(path, stringValue="x")), chunk({"functionCall": {}}, finish="STOP"))
     assert isinstance(parts[0], ToolCall)
+    assert parts[0].arguments[path[:60]] == "x"
     assert len(json.dumps(parts[0].arguments)) < 100
 
 
@@ -231,7 +235,8 @@ def test_path_that_skips_many_items_uses_no_memory() -> None:
     parts, _ = read(
         chunk(OPEN), chunk(far), chunk(piece("$.n", numberValue=3)), chunk({"functionCall": {}}, finish="STOP")
     )
-    assert parts == [ToolCall("midspan_1", "book", {"rows": [], "n": 3})]
+    arguments = {"rows": [], ("$.rows" + "[999999]" * 60)[:60]: 1, "n": 3}
+    assert parts == [ToolCall("midspan_1", "book", arguments)]
 
 
 @pytest.mark.parametrize(
@@ -242,18 +247,34 @@ def test_path_that_skips_many_items_uses_no_memory() -> None:
         ({"$['']": 1}, {"": 1}),
         ({"$.a[1]": 1, "$.a[0]": 2}, {"a": [2, 1]}),
         ({"$.a[100]": 1}, {"a": [*[None] * 100, 1]}),
-        ({"$.a[101]": 1}, {"a": []}),
+        ({"$.a[101]": 1}, {"a": [], "$.a[101]": 1}),
+        ({r"$['\u0041\\']": 1}, {"A\\": 1}),
         ({"$.a[0].b": 1, "$.a[0].c": 2, "$.a[0][0]": 3}, {"a": [{"b": 1, "c": 2, "0": 3}]}),
         ({"$.a": 1, "$.a.b": 2}, {"a": {"b": 2}}),
-        ({"$.a[0]": 1, "$.a.b": 2}, {"a": [1]}),
+        ({"$.a[0]": 1, "$.a.b": 2}, {"a": [1], "$.a.b": 2}),
     ],
 )
 def test_values_are_put_where_their_paths_say(paths: dict[str, int], arguments: dict[str, Any]) -> None:
     assert arguments_of(paths) == arguments
 
 
-def test_path_of_too_many_steps_is_ignored() -> None:
-    assert arguments_of({"$" + ".a" * 64: 1, "$" + ".b" * 65: 2}).keys() == {"a"}
+def test_path_of_too_many_steps_is_not_followed() -> None:
+    assert arguments_of({"$" + ".a" * 64: 1, "$" + ".b" * 65: 2}).keys() == {"a", "$" + ".b" * 29 + "."}
+
+
+def test_call_with_a_path_that_cannot_be_followed_is_not_run() -> None:
+    amounts = []
+
+    @tool
+    def pay(amount: int = 1) -> None:
+        """Pay."""
+        amounts.append(amount)
+
+    call = ToolCall("1", "pay", arguments_of({"$.amount[*]": 5}))
+    result = asyncio.run(execute(pay, call))
+    assert result.is_error
+    assert "$.amount[*]" in result.value
+    assert amounts == []
 
 
 def arguments_of(paths: dict[str, int]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from midspan._schema.settings import settings_of
+from midspan._schema.conversion import settings_of
 from midspan.emulator.gemini.api import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.documents import Document
 from midspan.emulator.gemini.script import Answer

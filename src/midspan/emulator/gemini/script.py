@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
+from midspan._schema.conversion import settings_of
 from midspan._schema.normalize import normalize
-from midspan._schema.settings import settings_of
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec

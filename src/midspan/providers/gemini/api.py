@@ -12,7 +12,7 @@ from msgspec import Struct
 from midspan._http.messages import check_base_url
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
-from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
+from midspan.errors import AuthenticationError, ConfigError, CredentialsError, MalformedResponseError, ProviderError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken, Hidden, HiddenValues
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
 from midspan.providers.rest import Response, RestClient
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 _KEY_HEADER = "x-goog-api-key"
 _KEY_PAGE = "https://aistudio.google.com/apikey"
+_MAX_PAGES = 1000
 _HOW_TO_LOG_IN = (
     "install google-auth and log in with gcloud auth application-default login, or pass token=… (a function that "
     "returns an access token) or api_key=…"
@@ -51,11 +52,14 @@ class GeminiApi(RestClient):
         from midspan.providers.gemini.proto import load  # loaded with the first list
         from midspan.providers.gemini.wire import Page
 
-        query: str | None = ""
-        while query is not None:
+        query = ""
+        for _ in range(_MAX_PAGES):
             page = load(Page, await self.call("GET", path + query))
             yield page
-            query = f"?pageToken={quote(page.next_page_token, '')}" if page.next_page_token else None
+            if not page.next_page_token:
+                return
+            query = f"?pageToken={quote(page.next_page_token, '')}"
+        raise MalformedResponseError(f"the list {path} of Gemini has more than {_MAX_PAGES:,} pages")
 
 
 def duration(seconds: float) -> str:

@@ -170,7 +170,7 @@ class _OpenCall:
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
-        self._pieces: dict[_Path, list[Any]] = {}
+        self._pieces: dict[str, list[Any]] = {}
         """The values of each path."""
 
     def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
@@ -181,21 +181,29 @@ class _OpenCall:
         self._arguments |= call.args or {}
         for piece in call.partial_args or ():
             values = [piece.get(name) for name in ("stringValue", "numberValue", "boolValue")]
-            if path := _parse_path(str(piece.get("jsonPath", ""))):
-                self._pieces.setdefault(path, []).extend([value for value in values if value is not None])
+            pieces = self._pieces.setdefault(str(piece.get("jsonPath", "")), [])
+            pieces.extend([value for value in values if value is not None])
 
     def complete(self) -> Raw:
-        """Return the part as it would have come unstreamed."""
+        """Return the part as it would have come unstreamed.
+
+        A value whose path cannot be followed is an argument with the path as its name: such a call is refused, while it
+        might run without the value.
+        """
         for path, values in self._pieces.items():
             texts = [value for value in values if isinstance(value, str)]
-            _assign(self._arguments, path, "".join(texts) if texts else values[-1] if values else None)
+            value = "".join(texts) if texts else values[-1] if values else None
+            if not _assign(self._arguments, _parse_path(path), value):
+                self._arguments[path[:_MAX_NAME_CHARS]] = value
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments}}))
 
 
 _Path = tuple[str | int, ...]
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)")
 _MAX_DEPTH = 64
+_MAX_NAME_CHARS = 60
 _MAX_GAP = 100
 """Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
@@ -206,14 +214,18 @@ def _parse_path(path: str) -> _Path:
     position = 1
     while step := _STEP.match(path, position):
         name, index, single, double = step.groups()
-        steps.append(int(index) if index else name or re.sub(r"\\(.)", r"\1", single or double or ""))
+        steps.append(int(index) if index else name or _ESCAPE.sub(_unescape, single or double or ""))
         position = step.end()
     is_complete = path[:1] == "$" and position == len(path) and len(steps) <= _MAX_DEPTH
     return tuple(steps) if is_complete else ()
 
 
-def _assign(tree: Any, path: _Path, value: Any) -> None:
-    """Set the value at a path; lists and objects on the way are created."""
+def _unescape(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else escape[2]
+
+
+def _assign(tree: Any, path: _Path, value: Any) -> bool:
+    """Set the value at a path, and return whether it could be set. Lists and objects on the way are created."""
     for step, next_step in zip_longest(path, path[1:]):
         if isinstance(tree, dict):
             key: Any = str(step)
@@ -222,12 +234,13 @@ def _assign(tree: Any, path: _Path, value: Any) -> None:
             key = step
             tree.extend([None] * (step + 1 - len(tree)))
         else:
-            return
+            return False
         if next_step is None:
             tree[key] = value
         elif not isinstance(tree[key], dict | list):
             tree[key] = [] if isinstance(next_step, int) else {}
         tree = tree[key]
+    return bool(path)
 
 
 def _joined(entries: list[_Entry]) -> Iterator[_Entry]:
