@@ -99,7 +99,7 @@ class RestClient:
                 try:
                     return read(response.body)
                 except _UNEXPECTED as error:
-                    raise self._malformed(error) from error
+                    raise self._malformed(error, response.body) from error
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
@@ -134,7 +134,7 @@ class RestClient:
                         except ProviderError as error:
                             failure = error
                         except _UNEXPECTED as error:
-                            failure = self._malformed(error)
+                            failure = self._malformed(error, piece)
                         if items and (has_output or failure is None):
                             has_output = True
                             yield reader, items
@@ -167,8 +167,10 @@ class RestClient:
         except _UNEXPECTED as error:
             raise self._malformed(error) from error
 
-    def _malformed(self, error: Exception) -> MalformedResponseError:
-        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {error}")
+    def _malformed(self, error: Exception, data: bytes = b"") -> MalformedResponseError:
+        reason = str(error) if isinstance(error, msgspec.MsgspecError) else "a field is missing or has another type"
+        start = f", in {data[:120]!r}" if data else ""
+        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{start}")
 
     def _request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> HttpRequest:
         limit = self._max_body_bytes
