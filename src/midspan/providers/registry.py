@@ -43,13 +43,15 @@ class HealthCheck(NamedTuple):
 _CHECK_SECONDS = 5.0
 
 
-async def check_connection(server: str, list_models: Callable[[], Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
-    """Ask a service for its models, to see whether it can be reached and accepts the key."""
+async def check_connection(server: str, list_models: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
+    """Ask a service once for its models, to see whether it can be reached and accepts the key."""
     import asyncio  # slow to import, and only `midspan doctor` needs it
+
+    from midspan._http.retry import RetryPolicy
 
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            count = len(await list_models())
+            count = len(await list_models(retry=RetryPolicy(max_attempts=1)))
     except (AuthenticationError, CredentialsError):
         return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
     except TimeoutError:
