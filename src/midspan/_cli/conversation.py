@@ -2,8 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -47,44 +46,34 @@ def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> 
     return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
 
 
-@contextmanager
-def logged_session(
-    runner: InterruptibleRunner, options: Namespace, settings: Settings
-) -> Iterator[tuple[RunLog | None, str]]:
-    """Yield the log, and the session that the flags select. Without a log, there are no earlier messages."""
-    is_named = options.continue_last or options.session is not None
-    if is_named and not settings.log:
-        raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
-    try:
-        log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
-    except (MidspanError, OSError) as error:
-        if is_named:
-            raise
-        print_line(f"this is not logged: {error}")
-        log = None
-    if log is None:
-        yield None, ""
-        return
-    with closing(log):
-        is_new = getattr(options, "new", False)
-        yield log, log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
-
-
 class LoggedConversation:
     """An agent, the messages so far, and the session of the log that they are part of."""
 
-    def __init__(self, agent: Agent, runner: InterruptibleRunner, log: RunLog | None, session: str) -> None:
+    def __init__(self, agent: Agent, runner: InterruptibleRunner, options: Namespace, settings: Settings) -> None:
+        """Start or continue the conversation that the flags select. Without a log, there are no earlier messages."""
         self.agent = agent
-        self.session = session
-        self.history = History() if log is None else log.history(session)
-        self.log = log
         self.runner = runner
+        is_continued = options.continue_last or options.session is not None
+        if is_continued and not settings.log:
+            raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
+        try:
+            log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
+        except (MidspanError, OSError) as error:
+            if is_continued:
+                raise
+            print_line(f"this is not logged: {error}")
+            log = None
+        self._log, self._session, self.history = log, "", History()
+        if log is not None:
+            is_new = getattr(options, "new", False)
+            self._session = log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
+            self.history = log.history(self._session)
 
     def ask(self, prompt: str | list[Any], displays: Sequence[Display], events: list[RunEvent], **options: Any) -> None:
         """Run the agent, show its events and add them to `events`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
-        entry = LogEntry(self.log, self.session, len(self.history))
+        entry = LogEntry(None if self._log is None else self._log.journal, self._session, len(self.history))
 
         async def watch() -> None:
             async with stream:
@@ -103,12 +92,19 @@ class LoggedConversation:
                 self.history = stream.messages
             self.runner.run(entry.end(sys.exception()))
 
+    def use(self, agent: Agent) -> None:
+        """Continue with another agent."""
+        self.runner.run(self.agent.aclose())
+        self.agent = agent
+
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""
-        if self.log is not None:
-            name = self.session.partition("#")[0]
-            self.session = self.log.session(None if name.startswith("-") else name, is_new=True)
+        if self._log is not None:
+            name = self._session.partition("#")[0]
+            self._session = self._log.session(None if name.startswith("-") else name, is_new=True)
         self.history = History()
 
     def close(self) -> None:
         self.runner.run(self.agent.aclose())
+        if self._log is not None:
+            self._log.close()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._cli.settings import private_directory, state_directory
@@ -36,13 +37,9 @@ class RunLog:
         self._run = run
         self.path = private_directory(state_directory(), _REMEDY) / "runs.db"
         self.journal = SqliteJournal(self.path)
-        try:
-            self.runs(limit=1)
-            if max_days is not None:
-                self._sweep(max_days)
-        except BaseException:
-            self.close()
-            raise
+        self.runs(limit=1)  # a file that cannot be used is reported before anything is asked
+        if max_days is not None:
+            self._sweep(max_days)
 
     def close(self) -> None:
         self._run(self.journal.aclose())
@@ -102,38 +99,37 @@ class RunLog:
                     self.delete(run.run)
 
 
-class LogEntry:
+class LogEntry(Struct):
     """Writes the events of one run to the log, if there is one. If that fails, the run continues without the log."""
 
-    def __init__(self, log: RunLog | None, session: str, earlier_messages: int) -> None:
-        self._journal = None if log is None else log.journal
-        self._session = session
-        self._earlier_messages = earlier_messages
-        self._run_id = ""
-        self._length = 0
-        self._summary = RunSummary()
+    journal: SqliteJournal | None
+    session: str
+    earlier_messages: int
+    run_id: str = ""
+    length: int = 0
+    summary: RunSummary = RunSummary()
 
     async def add(self, event: events.RunEvent) -> None:
-        if isinstance(event, _SKIPPED) or self._journal is None:
+        if isinstance(event, _SKIPPED) or self.journal is None:
             return
         if isinstance(event, events.RunStart):  # the earlier messages are those of the earlier runs
-            self._run_id = event.run_id
-            event = replace(event, messages=event.messages[self._earlier_messages :])
-        self._summary = self._summary.after(event)
-        length, self._length = self._length, self._length + 1
-        data, summary = [to_json(event)], self._summary
-        append = self._journal.append(self._run_id, length, data, session=self._session, summary=summary)
+            self.run_id = event.run_id
+            event = replace(event, messages=event.messages[self.earlier_messages :])
+        self.summary = self.summary.after(event)
+        length, self.length = self.length, self.length + 1
+        data = [to_json(event)]
+        append = self.journal.append(self.run_id, length, data, session=self.session, summary=self.summary)
         try:
             await asyncio.shield(append)  # whether a cancelled append was stored is unknown
         except JournalError as error:
-            self._journal = None
+            self.journal = None
             print_line(f"this is not logged: {error}")
 
     async def end(self, error: BaseException | None) -> None:
         """Store how the run ended, if it has no RunEnd of its own."""
-        if self._length and not self._summary.ended:
+        if self.length and not self.summary.ended:
             is_cancelled = isinstance(error, KeyboardInterrupt)
             name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))
             info = events.ErrorInfo(name, message)
-            usage, turns = self._summary.usage, self._summary.turns
-            await self.add(events.RunEnd(self._run_id, "", usage, turns, getattr(error, "limit", None), info))
+            usage, turns = self.summary.usage, self.summary.turns
+            await self.add(events.RunEnd(self.run_id, "", usage, turns, getattr(error, "limit", None), info))

@@ -65,14 +65,11 @@ def _compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def json_document(value: Any) -> str:
-    """Return JSON text for stdout: UTF-8, or escaped ASCII in other encodings."""
-    is_utf8 = str(getattr(sys.stdout, "encoding", "")).lower() in ("utf-8", "utf8")
-    return f"{json.dumps(value, ensure_ascii=not is_utf8, indent=2, default=repr)}\n"
-
-
-def write_json(value: Any) -> None:
-    sys.stdout.write(json_document(value))
+def write_json(value: Any, out: TextIO | None = None) -> None:
+    """Print JSON on stdout or `out`: UTF-8, or escaped ASCII in other encodings."""
+    out = out or sys.stdout
+    is_utf8 = str(out.encoding).lower() in ("utf-8", "utf8")
+    write(out, f"{json.dumps(value, ensure_ascii=not is_utf8, indent=2, default=repr)}\n")
 
 
 def write_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:

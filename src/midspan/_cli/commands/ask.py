@@ -9,12 +9,12 @@ from typing import Any, TextIO
 import msgspec
 
 from midspan._cli import arguments
-from midspan._cli.conversation import LoggedConversation, build_agent, logged_session, with_fallback
+from midspan._cli.conversation import LoggedConversation, build_agent, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.output import AnswerDisplay, Display, ProgressDisplay, stdout_for_answers
 from midspan._cli.prompt import read_prompt, read_schema
 from midspan._cli.settings import load_settings
-from midspan._cli.text import error_fields, json_document, write
+from midspan._cli.text import error_fields, write_json
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._storage.journal import RunSummary
 from midspan._types.events import RunEnd, RunEvent, RunStart
@@ -46,7 +46,7 @@ def run(options: Namespace) -> int:
             _ask(options, events, out)
         finally:
             if options.json:
-                write(out, json_document(report(events, sys.exception())))
+                write_json(report(events, sys.exception()), out)
     return 0
 
 
@@ -58,16 +58,15 @@ def _ask(options: Namespace, events: list[RunEvent], out: TextIO) -> None:
     displays: list[Display] = [ProgressDisplay(verbose=options.verbose)]
     if not options.json:
         displays.append(AnswerDisplay(out))
-    with InterruptibleRunner() as runner, logged_session(runner, options, settings) as (log, session):
-        agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
-        if options.prompt_mode:
-            agent = agent.replace(prompt_mode=True)
-        if options.record is not None:
-            from midspan.testing import record
+    agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
+    if options.prompt_mode:
+        agent = agent.replace(prompt_mode=True)
+    if options.record is not None:
+        from midspan.testing import record
 
-            agent = record(agent, options.record)
-        with closing(LoggedConversation(agent, runner, log, session)) as conversation:
-            conversation.ask(prompt, displays, events, **schema)
+        agent = record(agent, options.record)
+    with InterruptibleRunner() as runner, closing(LoggedConversation(agent, runner, options, settings)) as conversation:
+        conversation.ask(prompt, displays, events, **schema)
 
 
 def report(events: Sequence[RunEvent], error: BaseException | None) -> dict[str, Any]:

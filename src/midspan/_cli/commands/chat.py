@@ -4,20 +4,19 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments
-from midspan._cli.conversation import LoggedConversation, build_agent, logged_session, with_fallback
+from midspan._cli.conversation import LoggedConversation, build_agent, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner, exit_now
 from midspan._cli.output import AnswerDisplay, ProgressDisplay
 from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, write_private
 from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
-from midspan._loop.agent import Agent
 from midspan._types.codec import to_json
 from midspan.errors import ConfigError, MidspanError
 
@@ -43,10 +42,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     settings = load_settings(options)
     with InterruptibleRunner() as runner:
-        with logged_session(runner, options, settings) as (log, session):
-            chat = TerminalChat(settings, lambda agent: LoggedConversation(agent, runner, log, session), options)
+        chat = TerminalChat(settings, runner, options)
+        with closing(chat.conversation):
             chat.answer_lines()
-            chat.conversation.close()
         if runner.has_abandoned_tasks:
             exit_now(chat.exit_code)
     return chat.exit_code
@@ -58,12 +56,13 @@ class TerminalChat:
     exit_code = 0
     """Of the first error, if stdin is not a terminal."""
 
-    def __init__(self, settings: Settings, start: Callable[[Agent], LoggedConversation], options: Namespace) -> None:
+    def __init__(self, settings: Settings, runner: InterruptibleRunner, options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
         self._read_only = settings.read_only  # the restriction of the fallback model does not apply to other models
         self._settings = with_fallback(settings, allow_all_tools=options.yes)
-        self.conversation = start(build_agent(self._settings, self._tools))
+        agent = build_agent(self._settings, self._tools)
+        self.conversation = LoggedConversation(agent, runner, options, settings)
         self._verbose: int = options.verbose
 
     def answer_lines(self) -> None:
@@ -120,8 +119,8 @@ class TerminalChat:
         settings = replace(self._settings, **changes)
         tools = [*load_tools(settings.tools), *self._mcp_servers] if "tools" in changes else self._tools
         agent = build_agent(settings, tools)
-        self.conversation.close()
-        self._settings, self._tools, self.conversation.agent = settings, tools, agent
+        self.conversation.use(agent)
+        self._settings, self._tools = settings, tools
 
     def _save(self, name: str) -> None:
         if not name:
