@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from midspan._cli.log import LogEntry
+from midspan._cli.conversation import LogEntry
 from midspan._types.events import RunStart, TurnStart
 from midspan.errors import JournalError
 from tests.bounds import BOUND

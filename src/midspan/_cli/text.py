@@ -47,13 +47,8 @@ def terminal_columns() -> int:
 
 def format_call(name: str, arguments: dict[str, Any], max_chars: int) -> str:
     """Format a call as in Python: `get_weather(city="Oslo", days=2)`."""
-    shown = ", ".join(f"{key}={_compact_json(value)}" for key, value in arguments.items())
+    shown = ", ".join(f"{key}={compact_json(value)}" for key, value in arguments.items())
     return f"{escape_line(name)}({shorten(shown, max_chars)})"
-
-
-def format_value(value: Any, max_chars: int) -> str:
-    """Format a result on one line: strings as they are, other values as JSON."""
-    return shorten(value if isinstance(value, str) else _compact_json(value), max_chars)
 
 
 def shorten(text: str, max_chars: int) -> str:
@@ -61,7 +56,7 @@ def shorten(text: str, max_chars: int) -> str:
     return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
 
 
-def _compact_json(value: Any) -> str:
+def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
