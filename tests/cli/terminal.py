@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import midspan as package
-from midspan._cli.log import RunLog
+from midspan._cli.conversation import RunLog
 from midspan.messages import Message
 from tests.bounds import BOUND
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from midspan._cli.log import LogEntry
+from midspan._cli.conversation import LogEntry
 from midspan._types.events import RunStart, TurnStart
 from midspan.errors import JournalError
 from tests.bounds import BOUND
@@ -237,18 +237,15 @@ def test_emulator_shows_the_requests_it_gets(tmp_path: Path) -> None:
 
 
 def test_run_goes_on_if_an_append_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    class Log:
-        journal: Any
-
+    class FullJournal:
         async def append(self, _run: str, length: int, *_: object, **_more: object) -> int:
             if length == 0:
                 return 1
             raise JournalError("the disk is full")
 
     async def main() -> None:
-        log: Any = Log()
-        log.journal = log
-        entry = LogEntry(log, "", 0)
+        journal: Any = FullJournal()
+        entry = LogEntry(journal, "", 0)
         await entry.add(RunStart("r", "m", ()))
         for turn in (1, 2):
             await entry.add(TurnStart(turn))

@@ -51,3 +51,12 @@ def test_models_and_doctor_use_the_providers_that_have_keys(tmp_path: Path) -> N
             "anthropic:model-2",
         ]
         assert "Anthropic accepts the key" in midspan("doctor", home=tmp_path, **environment).out
+
+
+def test_doctor_reports_servers_that_do_not_run_without_waiting(tmp_path: Path) -> None:
+    """Each request would otherwise be repeated until the time of the check is over."""
+    variables = ("OLLAMA_HOST", "LOCALAI_BASE_URL", "VLLM_BASE_URL", "LLAMACPP_BASE_URL")
+    ended = midspan("doctor", home=tmp_path, **dict.fromkeys(variables, "http://127.0.0.1:9"))
+    assert ended.code == 1
+    assert ended.out.count("cannot connect to 127.0.0.1:9") == len(variables)
+    assert "did not respond" not in ended.out

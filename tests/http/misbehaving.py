@@ -38,6 +38,12 @@ class Exchange:
         self.server.requests.append(self)
         return True
 
+    @property
+    def alpn_protocol(self) -> str | None:
+        """The protocol that the TLS handshake selected."""
+        protocol: str | None = self._writer.get_extra_info("ssl_object").selected_alpn_protocol()
+        return protocol
+
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()

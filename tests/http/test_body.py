@@ -15,6 +15,7 @@ def events(*pieces: bytes) -> list[Event]:
     [
         (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+        (b"data: a\r\rdata: b\rdata: c\r\r", [b"a", b"b\nc"]),
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),
@@ -23,6 +24,7 @@ def events(*pieces: bytes) -> list[Event]:
         (b": keep-alive\n\ndata: a\n\n", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: a\n\n\n\n\n", [b"a"]),
+        (b"data: a\n\ndata: \xef\xbb\xbfb\n\n", [b"a", b"\xef\xbb\xbfb"]),
         (b"data: a", [b"a"]),
         (b"data: a\n", [b"a"]),
         (b"data: \xc3\xa4\r\n\r\n", ["ä".encode()]),
@@ -52,6 +54,16 @@ def test_line_of_many_megabytes_is_one_event() -> None:
     whole = b"data: " + huge + b"\r\n\r\n"
     pieces = [whole[index : index + 65_536] for index in range(0, len(whole), 65_536)]
     assert events(*pieces) == [Event(huge)]
+
+
+def test_stream_with_cr_line_ends_is_read_while_it_arrives() -> None:
+    stream = EventStream()
+    assert stream.feed(b"data: a\r\rda") == [Event(b"a")]
+    assert stream.feed(b"ta: b\r") == []
+    assert stream.feed(b"\rdata: c") == [Event(b"b")]
+    assert stream.end() == [Event(b"c")]
+    whole = b"data: a\r\rdata: b\r\r"
+    assert events(*(bytes([byte]) for byte in whole)) == [Event(b"a"), Event(b"b")]
 
 
 lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event: e", b'{"a":1}', b"data", b"  "])

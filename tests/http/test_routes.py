@@ -124,6 +124,20 @@ def test_certificates_in_ssl_cert_file_are_trusted(certificate: Path, monkeypatc
     run(main())
 
 
+def test_tls_handshake_offers_http_1_1(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some servers refuse clients that name no protocol."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = tls(certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=context) as server, Transport() as transport:
+            await transport.send(post(server.url))
+            assert [exchange.alpn_protocol for exchange in server.requests] == ["http/1.1"]
+
+    run(main())
+
+
 def test_request_is_sent_again_if_its_idle_tls_connection_was_closed(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,16 @@ import pytest
 from msgspec import Meta, Struct
 
 from midspan import Agent, tool
-from midspan.errors import ConfigError, InvalidRequestError, PromptBlockedError, ServerError, UnknownModelError
+from midspan.errors import (
+    AuthenticationError,
+    ConfigError,
+    InvalidRequestError,
+    PromptBlockedError,
+    ProviderError,
+    QuotaExhaustedError,
+    ServerError,
+    UnknownModelError,
+)
 from midspan.events import RequestRetry
 from midspan.messages import History, Message, Text
 from midspan.providers import (
@@ -22,6 +31,7 @@ from midspan.providers import (
     RequestConfig,
     RetryPolicy,
     ScriptedProvider,
+    WrapperProvider,
 )
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from tests.gemini.recorder import recorder
@@ -143,6 +153,25 @@ def test_retry_is_reported_as_the_first_without_a_delay() -> None:
     assert asyncio.run(chain.generate(request)).message.text == "second"
     [(attempt, delay, error, model)] = reported
     assert (attempt, delay, str(error), model) == (1, 0.0, "down", "other")
+
+
+@pytest.mark.parametrize("error", [ServerError("overloaded"), QuotaExhaustedError("empty"), AuthenticationError("no")])
+def test_model_that_would_fail_again_is_asked_last(error: ProviderError) -> None:
+    answers = iter([error, "first"])
+    chain = Fallback([ScriptedProvider(lambda _: next(answers)), ScriptedProvider(["second", "second"])])
+    request = ModelRequest(RequestConfig("m"), History([Message.user("Hi")]))
+    assert [asyncio.run(chain.generate(request)).message.text for _ in range(2)] == ["second", "second"]
+
+
+def test_closing_a_wrapper_closes_the_provider() -> None:
+    closed = []
+
+    class Wrapped(ScriptedProvider):
+        async def aclose(self) -> None:
+            closed.append(self)
+
+    asyncio.run(WrapperProvider(Wrapped([])).aclose())
+    assert len(closed) == 1
 
 
 def test_model_that_only_rejected_one_request_is_asked_first_again() -> None:

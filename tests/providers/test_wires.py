@@ -430,8 +430,9 @@ def test_response_of_another_form_is_a_malformed_response(wire: str, body: bytes
     service: Any = stack.enter_context(recorder(make_service(Turn("ok"))))
     service.answers.append((200, body, {}))
     provider = ONE_ATTEMPT[wire](service.url)
-    with pytest.raises(MalformedResponseError):
+    with pytest.raises(MalformedResponseError) as malformed:
         ask(provider, Message.user("Hi"))
+    assert "' object " not in str(malformed.value), "not in the words of Python"
     service.answers[0] = (200, b"data: " + body + b"\n\n", {"content-type": "text/event-stream"})
     with pytest.raises((MalformedResponseError, IncompleteResponseError)):
         asyncio.run(_must_end(provider))

@@ -72,11 +72,9 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="PROVIDER:MODEL", help="the model; midspan models lists them")
     parser.add_argument("-s", "--system", metavar="PROMPT", help="the system prompt")
-    examples = "such as temperature=0.2, max_tokens=500 or thinking=high"
-    option_help = f"a setting of the model, {examples}; repeatable"
+    option_help = "a setting of the model, such as temperature=0.2, max_tokens=500 or thinking=high; repeatable"
     parser.add_argument("-o", "--option", metavar="KEY=VALUE", action="append", default=[], help=option_help)
-    turns_help = "ask the model at most N times (default: 10)"
-    parser.add_argument("--max-turns", metavar="N", type=int, help=turns_help)
+    parser.add_argument("--max-turns", metavar="N", type=int, help="ask the model at most N times (default: 10)")
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,27 +1,43 @@
-"""A conversation in the terminal: the agent is asked, its answer is shown, and everything is logged."""
+"""Conversations in the terminal, and their log: runs in a SQLite journal, grouped into conversations.
 
+A conversation is a session of the journal. It has the name that the user gave it, or one of its own that starts with a
+dash. A named conversation that is started over becomes `NAME#2`; the old one stays in the log.
+"""
+
+import asyncio
+import os
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.log import LogEntry, RunLog
 from midspan._cli.output import Display
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import Settings
+from midspan._cli.settings import Settings, private_directory, user_directory
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
 from midspan._schema.conversion import settings_of
-from midspan._types.events import RunEvent
+from midspan._storage.journal import RunInfo, RunSummary
+from midspan._storage.sqlite import SqliteJournal
+from midspan._types import events
+from midspan._types.codec import from_json, to_json
+from midspan._types.events import CANCELLED, RunEvent
 from midspan._types.messages import History
+from midspan._types.run_state import CALL_CANCELLED, RunState
 from midspan._types.specs import Limits, ModelSettings
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError, JournalError, MidspanError
 from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
 from midspan.tools import Filtered, source_of
+
+_SKIPPED = (events.TextDelta, events.ThoughtDelta, events.ToolCallDelta, events.ToolProgress)
+"""Events whose content is in later ones."""
+_DAY = 86_400
+_REMEDY = "; for the log of runs, set XDG_STATE_HOME to a directory that you can write to; --no-log does without it"
 
 
 def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
@@ -47,44 +63,35 @@ def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> 
     return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
 
 
-@contextmanager
-def logged_session(
-    runner: InterruptibleRunner, options: Namespace, settings: Settings
-) -> Iterator[tuple[RunLog | None, str]]:
-    """Yield the log, and the session that the flags select. Without a log, there are no earlier messages."""
-    is_named = options.continue_last or options.session is not None
-    if is_named and not settings.log:
-        raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
-    try:
-        log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
-    except (MidspanError, OSError) as error:
-        if is_named:
-            raise
-        print_line(f"this is not logged: {error}")
-        log = None
-    if log is None:
-        yield None, ""
-        return
-    with closing(log):
-        is_new = getattr(options, "new", False)
-        yield log, log.last_session() if options.continue_last else log.session(options.session, is_new=is_new)
-
-
 class LoggedConversation:
     """An agent, the messages so far, and the session of the log that they are part of."""
 
-    def __init__(self, agent: Agent, runner: InterruptibleRunner, log: RunLog | None, session: str) -> None:
-        self.agent = agent
-        self.session = session
-        self.history = History() if log is None else log.history(session)
-        self.log = log
+    def __init__(self, settings: Settings, tools: list[Any], runner: InterruptibleRunner, options: Namespace) -> None:
+        """Start or continue the conversation that the flags select. Without a log, there are no earlier messages."""
         self.runner = runner
+        is_continued = options.continue_last or options.session is not None
+        if is_continued and not settings.log:
+            raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
+        self._session, self.history = "", History()
+        try:
+            log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
+            if log is not None:
+                self._session = log.session_of(options)
+                self.history = log.history(self._session)
+        except (MidspanError, OSError) as error:
+            if is_continued:
+                raise
+            print_line(f"this is not logged: {error}")
+            log = None
+        self._log = log
+        self.settings = with_fallback(settings, allow_all_tools=options.yes)
+        self.agent = build_agent(self.settings, tools)
 
     def ask(self, prompt: str | list[Any], displays: Sequence[Display], events: list[RunEvent], **options: Any) -> None:
         """Run the agent, show its events and add them to `events`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
-        entry = LogEntry(self.log, self.session, len(self.history))
+        entry = LogEntry(None if self._log is None else self._log.journal, self._session, len(self.history))
 
         async def watch() -> None:
             async with stream:
@@ -103,12 +110,130 @@ class LoggedConversation:
                 self.history = stream.messages
             self.runner.run(entry.end(sys.exception()))
 
+    def use(self, settings: Settings, tools: list[Any]) -> None:
+        """Continue with another model or other tools. If that fails, nothing changes."""
+        agent = build_agent(settings, tools)
+        self.runner.run(self.agent.aclose())
+        self.settings, self.agent = settings, agent
+
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""
-        if self.log is not None:
-            name = self.session.partition("#")[0]
-            self.session = self.log.session(None if name.startswith("-") else name, is_new=True)
+        if self._log is not None:
+            name = self._session.partition("#")[0]
+            self._session = self._log.session(None if name.startswith("-") else name, is_new=True)
         self.history = History()
 
     def close(self) -> None:
         self.runner.run(self.agent.aclose())
+        if self._log is not None:
+            self._log.close()
+
+
+class RunLog:
+    """The log of this user. `run` runs a coroutine."""
+
+    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int | None = None) -> None:
+        self._run = run
+        self.path = private_directory(user_directory("state"), _REMEDY) / "runs.db"
+        self.journal = SqliteJournal(self.path)
+        if max_days is not None:
+            self._sweep(max_days)
+
+    def close(self) -> None:
+        self._run(self.journal.aclose())
+
+    def session_of(self, options: Namespace) -> str:
+        """Return the session that `--continue`, `--session` and `--new` select."""
+        if options.continue_last:
+            return self.last_session()
+        return self.session(options.session, is_new=getattr(options, "new", False))
+
+    def session(self, name: str | None, *, is_new: bool = False) -> str:
+        """Return the session of a name, or a new one."""
+        if name is None:
+            return f"-{os.urandom(6).hex()}"
+        if not name.isprintable() or not name.strip() or name.startswith("-") or "#" in name:
+            raise ConfigError(f"{name!r} is not a valid name; it must not be empty, begin with - or contain #")
+        sessions = [info.session for info in self._run(self.journal.sessions())]
+        numbers = [int(number or 1) for base, _, number in (key.partition("#") for key in sessions) if base == name]
+        number = max(numbers, default=0 if is_new else 1) + is_new
+        return name if number <= 1 else f"{name}#{number}"
+
+    def last_session(self) -> str:
+        """Return the session of the last run."""
+        sessions = self._run(self.journal.sessions(limit=1))
+        if not sessions:
+            raise ConfigError("there is no conversation to continue: the log is empty")
+        return str(sessions[0].session)
+
+    def history(self, session: str) -> History:
+        """Return the messages of a conversation. A question that led to nothing is left out."""
+        messages: list[Any] = []
+        for info in reversed(self._run(self.journal.list(session=session))):
+            added = RunState.of_events(self.read(info.run)).settled(CALL_CANCELLED).history
+            messages += added if len(added) > 1 else ()
+        return History(messages)
+
+    def runs(self, limit: int | None = None) -> list[RunInfo]:
+        """Return the runs, newest first."""
+        return list(self._run(self.journal.list(limit=limit)))
+
+    def find(self, id: str) -> RunInfo:
+        """Return the run whose id starts with `id`; `run_` can be left out."""
+        runs = [info for info in self.runs() if info.run.removeprefix("run_").startswith(id.removeprefix("run_"))]
+        if len(runs) != 1:
+            raise ConfigError(f"{len(runs) or 'no'} runs have an id that starts with {id!r}; see midspan runs list")
+        return runs[0]
+
+    def read(self, run: str, limit: int | None = None) -> list[events.RunEvent]:
+        return [from_json(data, "event") for _, data in self._run(self.journal.read(run, limit=limit))]
+
+    def delete(self, run: str) -> None:
+        self._run(self.journal.delete(run))
+
+    def _sweep(self, max_days: int) -> None:
+        """Delete conversations that have not been continued for `max_days`. Does so once a day at most."""
+        marker = self.path.with_name("runs.swept")
+        if marker.exists() and time.time() - marker.stat().st_mtime < _DAY:
+            return
+        marker.touch(mode=0o600)
+        for info in self._run(self.journal.sessions()):
+            if info.updated_at < time.time() - max_days * _DAY:
+                for run in self._run(self.journal.list(session=info.session)):
+                    self.delete(run.run)
+
+
+class LogEntry(Struct):
+    """Writes the events of one run to the log, if there is one. If that fails, the run continues without the log."""
+
+    journal: SqliteJournal | None
+    session: str
+    earlier_messages: int
+    run_id: str = ""
+    length: int = 0
+    summary: RunSummary = RunSummary()
+
+    async def add(self, event: events.RunEvent) -> None:
+        if isinstance(event, _SKIPPED) or self.journal is None:
+            return
+        if isinstance(event, events.RunStart):  # the earlier messages are those of the earlier runs
+            self.run_id = event.run_id
+            event = replace(event, messages=event.messages[self.earlier_messages :])
+        self.summary = self.summary.after(event)
+        length, self.length = self.length, self.length + 1
+        data = [to_json(event)]
+        append = self.journal.append(self.run_id, length, data, session=self.session, summary=self.summary)
+        try:
+            await asyncio.shield(append)  # whether a cancelled append was stored is unknown
+        except JournalError as error:
+            self.journal = None
+            print_line(f"this is not logged: {error}")
+
+    async def end(self, error: BaseException | None) -> None:
+        """Store how the run ended, if it has no RunEnd of its own."""
+        if self.length and not self.summary.ended:
+            is_cancelled = isinstance(error, KeyboardInterrupt)
+            name, message = (CANCELLED, CANCELLED) if is_cancelled else (type(error).__name__, str(error))
+            info = events.ErrorInfo(name, message)
+            usage, turns = self.summary.usage, self.summary.turns
+            await self.add(events.RunEnd(self.run_id, "", usage, turns, getattr(error, "limit", None), info))

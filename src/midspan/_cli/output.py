@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 from midspan._cli.text import (
+    compact_json,
     escape_line,
     escape_lines,
     format_call,
-    format_value,
     shorten,
     terminal_columns,
     wrap_line,
@@ -131,7 +131,8 @@ class ProgressDisplay:
 
     def _print_result(self, event: events.ToolEnd) -> None:
         result, seconds = event.result, event.duration_seconds
-        value = format_value(result.model_value, self._max_chars)
+        value = result.model_value
+        value = shorten(value if isinstance(value, str) else compact_json(value), self._max_chars)
         if result.is_error:
             value = f"failed: {value.removeprefix(f'{escape_line(result.name)} failed: ')}"
         time = f"{seconds * 1000:.1f} ms" if seconds < 0.0995 else f"{seconds:.1f} s"

@@ -4,7 +4,7 @@ import json
 import os
 from argparse import Namespace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -94,22 +94,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def settings_path() -> Path:
-    return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
+    return user_directory("config") / "config.toml"
 
 
-def cache_directory() -> Path:
-    return _user_directory("XDG_CACHE_HOME", ".cache")
-
-
-def state_directory() -> Path:
-    """Return the directory of conversations and of the input history."""
-    return _user_directory("XDG_STATE_HOME", ".local/state")
-
-
-def _user_directory(variable: str, default: str) -> Path:
+def user_directory(purpose: Literal["config", "cache", "state"]) -> Path:
     """Return a directory by the XDG base directory specification, which says to ignore relative paths."""
-    base = Path(os.environ.get(variable, ""))
-    return (base if base.is_absolute() else Path.home() / default) / "midspan"
+    base = Path(os.environ.get(f"XDG_{purpose.upper()}_HOME", ""))
+    default = Path.home() / (".local/state" if purpose == "state" else f".{purpose}")
+    return (base if base.is_absolute() else default) / "midspan"
 
 
 def private_directory(path: Path, remedy: str = "") -> Path:

@@ -47,13 +47,8 @@ def terminal_columns() -> int:
 
 def format_call(name: str, arguments: dict[str, Any], max_chars: int) -> str:
     """Format a call as in Python: `get_weather(city="Oslo", days=2)`."""
-    shown = ", ".join(f"{key}={_compact_json(value)}" for key, value in arguments.items())
+    shown = ", ".join(f"{key}={compact_json(value)}" for key, value in arguments.items())
     return f"{escape_line(name)}({shorten(shown, max_chars)})"
-
-
-def format_value(value: Any, max_chars: int) -> str:
-    """Format a result on one line: strings as they are, other values as JSON."""
-    return shorten(value if isinstance(value, str) else _compact_json(value), max_chars)
 
 
 def shorten(text: str, max_chars: int) -> str:
@@ -61,18 +56,15 @@ def shorten(text: str, max_chars: int) -> str:
     return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
 
 
-def _compact_json(value: Any) -> str:
+def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def json_document(value: Any) -> str:
-    """Return JSON text for stdout: UTF-8, or escaped ASCII in other encodings."""
-    is_utf8 = str(getattr(sys.stdout, "encoding", "")).lower() in ("utf-8", "utf8")
-    return f"{json.dumps(value, ensure_ascii=not is_utf8, indent=2, default=repr)}\n"
-
-
-def write_json(value: Any) -> None:
-    sys.stdout.write(json_document(value))
+def write_json(value: Any, out: TextIO | None = None) -> None:
+    """Print JSON on stdout or `out`: UTF-8, or escaped ASCII in other encodings."""
+    out = out or sys.stdout
+    is_utf8 = str(out.encoding).lower() in ("utf-8", "utf8")
+    write(out, f"{json.dumps(value, ensure_ascii=not is_utf8, indent=2, default=repr)}\n")
 
 
 def write_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:

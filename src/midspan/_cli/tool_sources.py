@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import cache_directory, settings_path, state_directory, write_private
+from midspan._cli.settings import settings_path, user_directory, write_private
 from midspan._cli.text import print_line
 from midspan.tools.files import tools_in
 
 _READY = "ready"
+_PROJECT_CONFIG = ".mcp.json"
 
 
 def load_tools(names: Iterable[str] | None) -> list[Any]:
@@ -45,16 +46,12 @@ def config_paths(options: Namespace) -> list[Path]:
     if options.mcp:
         return [Path(name).expanduser() for name in options.mcp]
     user_config = settings_path().with_name("mcp.json")
-    return [path for path in (user_config, project_config()) if path.is_file()]
-
-
-def project_config() -> Path:
-    return Path.cwd() / ".mcp.json"
+    return [path for path in (user_config, Path.cwd() / _PROJECT_CONFIG) if path.is_file()]
 
 
 def needs_trust(options: Namespace, path: Path) -> bool:
     """Return whether the file comes with the project, and the user has not accepted it as it is now."""
-    return not options.mcp and path == project_config() and not _trust_marker(path).exists()
+    return not options.mcp and path == Path.cwd() / _PROJECT_CONFIG and not _trust_marker(path).exists()
 
 
 def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
@@ -63,8 +60,8 @@ def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
     from midspan.tools.mcp.oauth import OAuth
     from midspan.tools.mcp.protocols import ProtocolCache
 
-    cache = ProtocolCache(cache_directory() / "mcp-protocols.json")
-    auth = OAuth(state_directory() / "mcp-tokens.json", _open_url if TERMINAL.is_interactive else None)
+    cache = ProtocolCache(user_directory("cache") / "mcp-protocols.json")
+    auth = OAuth(user_directory("state") / "mcp-tokens.json", _open_url if TERMINAL.is_interactive else None)
     entries = {name: (entry, path) for path in paths for name, entry in read_config(path).items()}
     return [
         server_of(name, entry, path, {"lock": lock_of(path), "protocol_cache": cache, "approve": approve, "auth": auth})
@@ -103,4 +100,4 @@ def _trust_marker(path: Path) -> Path:
     from hashlib import sha256  # loaded for the configuration of a project
 
     digest = sha256(b"%b\0%b" % (os.fsencode(path.resolve()), path.read_bytes())).hexdigest()
-    return state_directory() / "trusted-mcp" / digest
+    return user_directory("state") / "trusted-mcp" / digest

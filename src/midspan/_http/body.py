@@ -48,7 +48,7 @@ class Event(Struct, frozen=True, gc=False):
 
 
 class EventStream:
-    """Splits server-sent events: feed it chunks; it returns the events they complete.
+    """Splits server-sent events: feed it chunks; it returns the events they complete. Lines end with LF, CRLF or CR.
 
     Contrary to the standard, it keeps lines that are not a field of an event: some servers print an error as bare JSON
     between two events.
@@ -65,7 +65,9 @@ class EventStream:
     def feed(self, piece: bytes) -> list[Event]:
         if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
             self._partial_line.append(piece)
-            return []
+            if piece.find(b"\r", 0, -1) < 0:  # a CR at the end may be the first half of a CRLF
+                return []
+            piece, self._partial_line = b"".join(self._partial_line).replace(b"\r", b"\n"), []
         *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
         self._partial_line = [rest] if rest else []
         return self._read(lines)
@@ -74,7 +76,7 @@ class EventStream:
         """Return an event that no empty line has ended; the stream may have been cut inside it."""
         rest = b"".join(self._partial_line)
         self._partial_line = []
-        return self._read([rest, b""] if rest else [b""])
+        return self._read([*rest.splitlines(), b""])
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []

@@ -43,13 +43,15 @@ class HealthCheck(NamedTuple):
 _CHECK_SECONDS = 5.0
 
 
-async def check_connection(server: str, list_models: Callable[[], Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
-    """Ask a service for its models, to see whether it can be reached and accepts the key."""
+async def check_connection(server: str, list_models: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
+    """Ask a service once for its models, to see whether it can be reached and accepts the key."""
     import asyncio  # slow to import, and only `midspan doctor` needs it
+
+    from midspan._http.retry import RetryPolicy
 
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            count = len(await list_models())
+            count = len(await list_models(retry=RetryPolicy(max_attempts=1)))
     except (AuthenticationError, CredentialsError):
         return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
     except TimeoutError:
@@ -99,10 +101,8 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
 def provider_of(name: str) -> Provider:
     """Return the provider of `"family:model"`. The family can be omitted if the prefix of the model identifies it."""
     family, model = _resolve(name)
-    return family.make(model) if model else _make_default(family)
-
-
-def _make_default(family: ProviderFamily) -> Provider:
+    if model:
+        return family.make(model)
     try:
         signature(family.make).bind()
     except TypeError as error:
@@ -127,7 +127,7 @@ def family_name(name: str | None) -> str:
 def default_provider() -> Provider:
     """Return the provider to use if no model is named; without credentials, one that raises at its first request."""
     family = default_family()
-    return MissingModel() if family is None else _make_default(family)
+    return MissingModel() if family is None else provider_of(family.name)
 
 
 def default_family(environment: Mapping[str, str] = os.environ) -> ProviderFamily | None:
@@ -194,23 +194,18 @@ def _resolve(name: str) -> tuple[ProviderFamily, str]:
     raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {example!r}; providers: {names}")
 
 
-def _family(name: str) -> ProviderFamily:
-    if name not in _BUILTIN:
-        return _load(name)
-    module, _, attribute = _BUILTIN[name].partition(":")
-    value = getattr(import_module(module), attribute)
-    family: ProviderFamily = value[name] if isinstance(value, dict) else value
-    return family
-
-
 def _entry_points() -> "EntryPoints":
     from importlib.metadata import entry_points  # slow to import, and most names are built in
 
     return entry_points(group="midspan.providers")
 
 
-def _load(name: str) -> ProviderFamily:
-    """Return the family that another package registers under this name."""
+def _family(name: str) -> ProviderFamily:
+    """Return a family of this package, or the one that another package registers under this name."""
+    if name in _BUILTIN:
+        module, _, attribute = _BUILTIN[name].partition(":")
+        value: Any = getattr(import_module(module), attribute)
+        return value[name] if isinstance(value, dict) else value  # type: ignore[no-any-return]
     point = next(iter(_entry_points().select(name=name)), None)
     if point is None:
         raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from midspan._http.messages import DEFAULT_PORTS, HttpRequest, HttpResponse, check_base_url
+from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
@@ -99,7 +99,7 @@ class RestClient:
                 try:
                     return read(response.body)
                 except _UNEXPECTED as error:
-                    raise self._malformed(error) from error
+                    raise self._malformed(error, response.body) from error
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
@@ -134,7 +134,7 @@ class RestClient:
                         except ProviderError as error:
                             failure = error
                         except _UNEXPECTED as error:
-                            failure = self._malformed(error)
+                            failure = self._malformed(error, piece)
                         if items and (has_output or failure is None):
                             has_output = True
                             yield reader, items
@@ -167,8 +167,12 @@ class RestClient:
         except _UNEXPECTED as error:
             raise self._malformed(error) from error
 
-    def _malformed(self, error: Exception) -> MalformedResponseError:
-        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {error}")
+    def _malformed(self, error: Exception, data: bytes = b"") -> MalformedResponseError:
+        reason = str(error) if isinstance(error, msgspec.MsgspecError) else "a value is missing or has another type"
+        if isinstance(error, KeyError):
+            reason = f"the field {error} is missing"
+        start = f", in {data[:120]!r}" if data else ""
+        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{start}")
 
     def _request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> HttpRequest:
         limit = self._max_body_bytes
@@ -205,14 +209,12 @@ def _last_items(reader: Reader) -> list[Any]:
 def can_connect(url: str, timeout: float) -> bool:
     """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
     import socket
-    from urllib.parse import urlsplit
 
-    from midspan._http.routes import proxy_for
+    from midspan._http.routes import Route
 
     try:
-        parts = urlsplit(proxy_for(url) or url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
-        with socket.create_connection((parts.hostname or "", port), timeout):
+        route = Route("GET", url)
+        with socket.create_connection((route.proxy or route.server)[:2], timeout):
             return True
-    except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError
+    except (OSError, ConfigError):
         return False

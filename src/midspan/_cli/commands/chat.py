@@ -4,32 +4,31 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_tool_arguments
-from midspan._cli.conversation import LoggedConversation, build_agent, logged_session, with_fallback
+from midspan._cli.conversation import LoggedConversation
 from midspan._cli.interrupts import InterruptibleRunner, exit_now
 from midspan._cli.output import AnswerDisplay, ProgressDisplay
-from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, write_private
+from midspan._cli.settings import Settings, load_settings, private_directory, user_directory, write_private
 from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
-from midspan._loop.agent import Agent
 from midspan._types.codec import to_json
 from midspan.errors import ConfigError, MidspanError
 
 _KEYS = "Enter sends, Alt-Enter starts a new line, Ctrl-C cancels a run, /help shows the commands."
 _SLASH_COMMAND = re.compile(r"/(\w+)(?:\s+(.*))?", re.DOTALL)
 _SLASH_COMMANDS = {
-    "/model": "[NAME]: shows or changes the model",
-    "/tools": "[FILE.py|MODULE|ready|none …]: shows or changes the tools",
-    "/clear": "starts a new conversation; the old one stays in the log",
-    "/save": "FILE: writes the conversation to a file, as JSON",
-    "/help": "shows this list",
-    "/quit": "exits, like Ctrl-D",
+    "/model": " [NAME]: show or change the model",
+    "/tools": " [FILE.py|MODULE|ready|none …]: show or change the tools",
+    "/clear": ": start a new conversation; the old one stays in the log",
+    "/save": " FILE: write the conversation to a file, as JSON",
+    "/help": ": show this list",
+    "/quit": ": exit, like Ctrl-D",
 }
 
 
@@ -43,10 +42,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     settings = load_settings(options)
     with InterruptibleRunner() as runner:
-        with logged_session(runner, options, settings) as (log, session):
-            chat = TerminalChat(settings, lambda agent: LoggedConversation(agent, runner, log, session), options)
+        chat = TerminalChat(settings, runner, options)
+        with closing(chat.conversation):
             chat.answer_lines()
-            chat.conversation.close()
         if runner.has_abandoned_tasks:
             exit_now(chat.exit_code)
     return chat.exit_code
@@ -58,13 +56,12 @@ class TerminalChat:
     exit_code = 0
     """Of the first error, if stdin is not a terminal."""
 
-    def __init__(self, settings: Settings, start: Callable[[Agent], LoggedConversation], options: Namespace) -> None:
+    def __init__(self, settings: Settings, runner: InterruptibleRunner, options: Namespace) -> None:
         self._mcp_servers = mcp_sources(options)
         self._tools: list[Any] = [*load_tools(settings.tools), *self._mcp_servers]
         self._read_only = settings.read_only  # the restriction of the fallback model does not apply to other models
-        self._settings = with_fallback(settings, allow_all_tools=options.yes)
-        self.conversation = start(build_agent(self._settings, self._tools))
         self._verbose: int = options.verbose
+        self.conversation = LoggedConversation(settings, self._tools, runner, options)
 
     def answer_lines(self) -> None:
         read_line = line_reader()
@@ -108,7 +105,7 @@ class TerminalChat:
             case "save":
                 self._save(argument)
             case "help":
-                for line in (_KEYS, *(f"{command} {text}" for command, text in _SLASH_COMMANDS.items())):
+                for line in (_KEYS, *(f"{command}{text}" for command, text in _SLASH_COMMANDS.items())):
                     print_line(line, prefix="")
             case "quit":
                 raise EOFError
@@ -117,11 +114,10 @@ class TerminalChat:
 
     def _use(self, **changes: Any) -> None:
         """Change the model or the tools. If that fails, nothing changes."""
-        settings = replace(self._settings, **changes)
+        settings = replace(self.conversation.settings, **changes)
         tools = [*load_tools(settings.tools), *self._mcp_servers] if "tools" in changes else self._tools
-        agent = build_agent(settings, tools)
-        self.conversation.close()
-        self._settings, self._tools, self.conversation.agent = settings, tools, agent
+        self.conversation.use(settings, tools)
+        self._tools = tools
 
     def _save(self, name: str) -> None:
         if not name:
@@ -159,7 +155,7 @@ def _line_editor() -> Callable[[], str]:
 
     history = None
     with suppress(ConfigError, OSError):  # lines are not kept if there is nowhere to write
-        path = private_directory(state_directory()) / "chat_lines"
+        path = private_directory(user_directory("state")) / "chat_lines"
         path.touch(mode=0o600)
         history = FileHistory(str(path))
     completer = WordCompleter([*_SLASH_COMMANDS], sentence=True)

@@ -1,10 +1,12 @@
 """`midspan doctor`: checks of the installation, the settings, the credentials and the connections."""
 
+import asyncio
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
@@ -59,12 +61,16 @@ def _settings() -> Iterator[HealthCheck]:
 
 
 def _connections() -> Iterator[HealthCheck]:
-    """Check each family that has credentials, or else the first one."""
-    known = [family for family in registry.families() if family.check is not None]
-    configured = [family for family in known if family.has_credentials(os.environ)] or known[:1]
+    """Check each family that has credentials, or else the first one; all at the same time."""
+    known = {family.name: family for family in registry.families() if family.check is not None}
+    configured = [name for name in known if known[name].has_credentials(os.environ)] or [*known][:1]
     with InterruptibleRunner() as runner:
-        for check in (family.check for family in configured):
-            assert check is not None, "all families in `known` have one"
-            yield from runner.run(check())
-    others = ", ".join(family.name for family in known if family not in configured)
+        for results in runner.run(_run_checks(known[name].check for name in configured)):
+            yield from results
+    others = ", ".join(name for name in known if name not in configured)
     yield HealthCheck("note", f"not configured: {others}; midspan keys set NAME stores a key")
+
+
+async def _run_checks(checks: Iterable[Any]) -> Iterable[Sequence[HealthCheck]]:
+    results: list[Sequence[HealthCheck]] = await asyncio.gather(*(check() for check in checks))
+    return results

@@ -4,10 +4,10 @@ import asyncio
 import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -20,8 +20,6 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.texts import count_noun
 from midspan.errors import ConfigError
 from midspan.tools import MCPServer, ToolListing
-
-T = TypeVar("T")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,6 +60,8 @@ def _list(options: Namespace) -> int:
             state = " (disabled)" if entry.disabled else "" if is_trusted else " (not trusted yet)"
             lines.append(f"{name}: {target or 'neither a command nor a URL'}{state}")
     write_result({"servers": rows}, [*lines, count_noun(len(rows), "server")], as_json=options.json)
+    if not rows:
+        print_line("configure servers in .mcp.json of this folder or in the user's mcp.json, or name a file with --mcp")
     return 0
 
 
@@ -88,7 +88,8 @@ def _call(options: Namespace) -> int:
     except msgspec.DecodeError as error:
         raise ConfigError(f"the arguments are not a JSON object: {arguments_json}") from error
     (server,) = _chosen(options, [server_name])
-    result = _with_servers([server], _call_tool(server, tool_name, arguments))
+    with InterruptibleRunner() as runner:
+        result = runner.run(_call_tool(server, tool_name, arguments))
     value = result.model_value
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value)).decode()
     lines = [] if value is None else text.splitlines()
@@ -102,13 +103,15 @@ async def _call_tool(server: MCPServer, name: str, arguments: dict[str, Any]) ->
     from midspan._loop.agent import Agent
     from midspan.providers.scripted import ScriptedProvider
 
-    listing = await server.list_tools()
-    names = [spec.name for spec in listing]
-    if name not in names and not listing.unavailable:
-        raise ConfigError(f"the server {server.name!r} has no tool {name!r}; its tools: {', '.join(names) or 'none'}")
-    agent = Agent(ScriptedProvider([ToolCall("call", name, arguments), "done"]), [server])
-    result = await agent.run(name, on_question=TERMINAL.on_question)
-    return result.tool_calls[0].result
+    async with aclosing(server):
+        listing = await server.list_tools()
+        names = [spec.name for spec in listing]
+        if name not in names and not listing.unavailable:
+            known = ", ".join(names) or "none"
+            raise ConfigError(f"the server {server.name!r} has no tool {name!r}; its tools: {known}")
+        agent = Agent(ScriptedProvider([ToolCall("call", name, arguments), "done"]), [server])
+        result = await agent.run(name, on_question=TERMINAL.on_question)
+        return result.tool_calls[0].result
 
 
 def _doctor(options: Namespace) -> int:
@@ -173,21 +176,14 @@ def _listings(servers: list[MCPServer]) -> list[tuple[MCPServer, ToolListing, st
     """Start the servers, and return each with its tools and the version of the protocol that it speaks."""
 
     async def listings() -> list[tuple[MCPServer, ToolListing, str | None]]:
-        tools = await asyncio.gather(*(server.list_tools() for server in servers))
-        return [(server, listing, server.protocol_version) for server, listing in zip(servers, tools, strict=True)]
-
-    return _with_servers(servers, listings())
-
-
-def _with_servers(servers: list[MCPServer], use: Coroutine[Any, Any, T]) -> T:
-    async def main() -> T:
         try:
-            return await use
+            tools = await asyncio.gather(*(server.list_tools() for server in servers))
+            return [(server, listing, server.protocol_version) for server, listing in zip(servers, tools, strict=True)]
         finally:
             await asyncio.gather(*(server.aclose() for server in servers))
 
     with InterruptibleRunner() as runner:
-        return runner.run(main())
+        return runner.run(listings())
 
 
 def _print_problems(listing: ToolListing) -> None:
@@ -219,11 +215,11 @@ def _serve(options: Namespace) -> int:
 
 
 ACTIONS: dict[str, tuple[str, str, Callable[[Namespace], int]]] = {
-    "list": ("", "list the servers of the configuration, without starting them", _list),
-    "tools": ("[SERVER …]", "list the tools of all servers, or of those that are named", _tools),
+    "list": ("", "list the servers, without starting them", _list),
+    "tools": ("[SERVER …]", "list the tools of these servers, or of all", _tools),
     "call": ("SERVER TOOL [JSON]", "call a tool and print its result", _call),
     "doctor": ("[SERVER …]", "start the servers and say what works", _doctor),
-    "trust": ("", "accept the .mcp.json of this folder, and tools that have changed", _trust),
-    "serve": ("", "serve tools of yours until stdin ends, or with --http until Ctrl-C", _serve),
+    "trust": ("", "accept .mcp.json of this folder, and changed tools", _trust),
+    "serve": ("", "serve your own tools on stdio, or with --http", _serve),
 }
 """The arguments of each action, and what it does."""

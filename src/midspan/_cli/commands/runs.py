@@ -8,8 +8,8 @@ from typing import Any
 
 from midspan._cli.arguments import add_json_argument
 from midspan._cli.commands.ask import report
+from midspan._cli.conversation import RunLog
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.log import RunLog
 from midspan._cli.output import AnswerDisplay, ProgressDisplay
 from midspan._cli.questions import TERMINAL
 from midspan._cli.text import escape_line, print_line, shorten, terminal_columns, wrap_line, write_json, write_result
@@ -23,8 +23,7 @@ _MARKS = {"completed": " ", "unfinished": "…"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    actions_help = "what to do; list by default"
-    parser.add_argument("action", choices=list(_ACTIONS), nargs="?", default="list", help=actions_help)
+    parser.add_argument("action", choices=[*_ACTIONS], nargs="?", default="list", help="what to do; list by default")
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
     parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many to list (20)")
     parser.add_argument("--all", action="store_true", help="delete all runs")

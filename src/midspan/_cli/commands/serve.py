@@ -4,8 +4,6 @@ import asyncio
 import logging
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,7 @@ import msgspec
 
 from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
-from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, state_directory
+from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, user_directory
 from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._loop.telemetry import Telemetry
@@ -75,10 +73,10 @@ def run(options: Namespace) -> int:
     settings = with_fallback(load_settings(options, path, file), allow_all_tools=options.yes)
     telemetry = Telemetry() if options.telemetry else None
     agent = build_agent(settings, [*load_tools(settings.tools), *_mcp_servers(options)], telemetry)
-    with listener, _journal(options.journal or journal) as opened:
+    with listener:
         app = create_app(
             agent,
-            journal=opened,
+            journal=_open_journal(options.journal or journal),
             tokens=tokens,
             provider=family_name(settings.model),
             close_agent=True,
@@ -102,41 +100,34 @@ def _mcp_servers(options: Namespace) -> list[Any]:
     return servers
 
 
-@contextmanager
-def _journal(name: str | None) -> "Iterator[SqliteJournal | None]":
+def _open_journal(name: str | None) -> "SqliteJournal | None":
     """Open the journal. Only one server may use it, because it treats unfinished runs as those of a killed server."""
     if name == _MEMORY:
-        yield None
-        return
+        return None
     from midspan._storage.sqlite import SqliteJournal
 
     if name is None:
         remedy = "; store runs elsewhere with --journal FILE, or nowhere with --journal memory"
-        path = private_directory(state_directory(), remedy) / "server.db"
+        path = private_directory(user_directory("state"), remedy) / "server.db"
     else:
         path = Path(name).expanduser()
-    with _locked(path):
-        journal = SqliteJournal(path)
-        asyncio.run(journal.list(limit=1))  # a file that cannot be used is reported before the server starts
-        yield journal
+    _lock(path)
+    journal = SqliteJournal(path)
+    asyncio.run(journal.list(limit=1))  # a file that cannot be used is reported before the server starts
+    return journal
 
 
-@contextmanager
-def _locked(journal: Path) -> Iterator[None]:
-    """Raise ConfigError if another process uses the journal. A process that dies releases its lock."""
+def _lock(journal: Path) -> None:
+    """Lock the journal until this process ends. Raises ConfigError if another process has locked it."""
     try:
         import fcntl
     except ImportError:  # Windows
-        yield
         return
     try:
         lock = os.open(journal.with_name(f"{journal.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        remedy = "to run a second one, give it --journal FILE and --port N"
+        raise ConfigError(f"another midspan serve uses the journal {str(journal)!r}; {remedy}") from error
     except OSError as error:
         raise ConfigError(f"cannot use the journal {str(journal)!r}: {error.strerror}") from error
-    with os.fdopen(lock):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            remedy = "to run a second one, give it --journal FILE and --port N"
-            raise ConfigError(f"another midspan serve uses the journal {str(journal)!r}; {remedy}") from error
-        yield

@@ -53,7 +53,7 @@ def run(options: Namespace) -> int:
     for spec, count in zip(listing, tokens, strict=True):
         tools.append({**msgspec.to_builtins(spec), "tokens": count})
         summary = spec.description.strip().partition("\n")[0] or "(no description)"
-        lines += [f"{spec.name}({_parameters(spec)})", f"    {summary} [{count:,} tokens]"]
+        lines += [f"{spec.name}({_parameters(spec)}) [{count:,} tokens]", f"    {summary}"]
     document = {"tools": tools, "tokens": sum(tokens)}
     lines.append(f"{count_noun(len(tokens), 'tool')}, about {sum(tokens):,} tokens in every request")
     if options.lint:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS
 from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from midspan.providers.anthropic.client import Anthropic
 
 
-def _make(model: str = DEFAULT_MODEL) -> "Anthropic":
+def _make(model: str = DEFAULT_MODEL, **options: Any) -> "Anthropic":
     from midspan.providers.anthropic.client import Anthropic  # the registry imports this module for every name
 
-    return Anthropic(model)
+    return Anthropic(model, **options)
 
 
-async def _list_models() -> list[str]:
-    async with _make() as provider:
+async def _list_models(**options: Any) -> list[str]:
+    async with _make(**options) as provider:
         return await provider.list_models()
 
 

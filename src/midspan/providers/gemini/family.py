@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midspan.errors import ConfigError
@@ -55,7 +53,6 @@ async def _check() -> Sequence[HealthCheck]:
     import asyncio
 
     from midspan._http.messages import origin_of
-    from midspan._http.retry import RetryPolicy
     from midspan.providers.gemini.api import endpoint
     from midspan.providers.rest import can_connect
 
@@ -69,8 +66,7 @@ async def _check() -> Sequence[HealthCheck]:
         return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set"), HealthCheck("note", reached)]
     keys = " and in ".join(name for name in KEY_VARIABLES if os.environ.get(name, "").strip())
     source = f"found a key in {keys}" if keys else "the environment selects Vertex"
-    list_once = partial(_list_models, retry=RetryPolicy(max_attempts=1))
-    return [HealthCheck("ok", source), await check_connection(origin_of(address), list_once)]
+    return [HealthCheck("ok", source), await check_connection(origin_of(address), _list_models)]
 
 
 FAMILY = ProviderFamily(

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from midspan.providers.openai_responses.client import OpenAIResponses
 
 
-def _make(model: str | None = None, *, preset: str) -> "OpenAI":
+def _make(model: str | None = None, *, preset: str, **options: Any) -> "OpenAI":
     from midspan.providers.openai.client import OpenAI  # the registry imports this module for every name
 
-    return OpenAI(model, preset=preset)
+    return OpenAI(model, preset=preset, **options)
 
 
-def _make_responses(model: str | None = None) -> "OpenAIResponses":
+def _make_responses(model: str | None = None, **options: Any) -> "OpenAIResponses":
     from midspan.providers.openai_responses.client import OpenAIResponses  # as above
 
-    return OpenAIResponses(model)
+    return OpenAIResponses(model, **options)
 
 
 def _family(preset: Preset, make: Callable[..., Any] | None = None) -> ProviderFamily:
     make = make or partial(_make, preset=preset.name)
     variables = preset.key_variables if preset.needs_key else (preset.url_variable or "",)
 
-    async def list_models() -> list[str]:
-        async with make("any") as provider:
+    async def list_models(**options: Any) -> list[str]:
+        async with make("any", **options) as provider:
             names: list[str] = await provider.list_models()
             return names
 
