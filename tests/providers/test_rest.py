@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from email.utils import formatdate
 from contextlib import nullcontext
+from email.utils import formatdate
 from typing import Any
 
 import pytest
