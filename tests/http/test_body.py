@@ -24,7 +24,6 @@ def events(*pieces: bytes) -> list[Event]:
         (b": keep-alive\n\ndata: a\n\n", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: a\n\n\n\n\n", [b"a"]),
-        (b"data: a\n\ndata: \xef\xbb\xbfb\n\n", [b"a", b"\xef\xbb\xbfb"]),
         (b"data: a", [b"a"]),
         (b"data: a\n", [b"a"]),
         (b"data: \xc3\xa4\r\n\r\n", ["ä".encode()]),
@@ -54,6 +53,17 @@ def test_line_of_many_megabytes_is_one_event() -> None:
     whole = b"data: " + huge + b"\r\n\r\n"
     pieces = [whole[index : index + 65_536] for index in range(0, len(whole), 65_536)]
     assert events(*pieces) == [Event(huge)]
+
+
+def test_event_ends_with_the_piece_that_has_its_empty_line() -> None:
+    stream = EventStream()
+    assert stream.feed(b"data: a\n") == []
+    assert stream.feed(b"\n") == [Event(b"a")]
+
+
+def test_byte_order_mark_is_removed_at_the_start_only() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert events(mark + b"data: a\n\n", mark + b"{}\n\n") == [Event(b"a"), Event(mark + b"{}", stray=True)]
 
 
 def test_stream_with_cr_line_ends_is_read_while_it_arrives() -> None:

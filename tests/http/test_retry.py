@@ -269,3 +269,7 @@ def test_policy_without_attempts_is_a_config_error() -> None:
     for attempts in (0, None, "3"):
         with pytest.raises(ConfigError, match=f"max_attempts must be an integer of at least 1, got {attempts!r}"):
             RetryPolicy(max_attempts=attempts)  # type: ignore[arg-type]
+
+
+def test_one_attempt_is_the_smallest_number() -> None:
+    assert RetryPolicy(max_attempts=1).max_attempts == 1

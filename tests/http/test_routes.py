@@ -389,6 +389,8 @@ def test_silent_proxy_ends_with_the_connect_timeout(monkeypatch: pytest.MonkeyPa
         ({"HTTP_PROXY": "http://p:1", "https_proxy": ""}, "https://a.org/", None),
         ({"HTTP_PROXY": "http://client-header:1", "REQUEST_METHOD": "GET"}, "http://a.org/", None),
         ({"http_proxy": "http://p:1", "REQUEST_METHOD": "GET"}, "http://a.org/", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "REQUEST_METHOD": "GET"}, "https://a.org/", "http://p:1"),
+        ({"HTTP_PROXY": "http://p:1"}, "http://a.org/", "http://p:1"),
     ],
 )
 def test_proxy_is_chosen_by_scheme_and_host(

@@ -1,8 +1,11 @@
-"""Host and Origin headers that a server accepts."""
+"""Host and Origin headers that a server accepts, and addresses that it cannot listen on."""
+
+import errno
+import socket
 
 import pytest
 
-from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
+from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen_error
 
 LOCAL = LOOPBACK_HOSTS, LOOPBACK_ORIGINS
 PUBLIC = ("API.example", "db.example:81", "[::2]:81"), ("https://chat.example/",)
@@ -40,3 +43,15 @@ def test_hosts_and_origins_must_be_allowed(
     allowed: tuple[tuple[str, ...], tuple[str, ...]], host: str, origin: str | None, refused: str | None
 ) -> None:
     assert AllowedOrigins.of(*allowed).refused_header(host, origin) == refused
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "cannot resolve 'h'"),
+        (OSError(errno.EACCES, "Permission denied on h:80"), "cannot listen on h:80: permission denied"),
+        (OverflowError("port must be 0-65535"), "cannot listen on h:80: port must be 0-65535"),
+    ],
+)
+def test_address_that_cannot_be_used_is_reported_once(error: Exception, message: str) -> None:
+    assert str(listen_error("h", 80, error)) == message

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from email.utils import formatdate
 from typing import Any
 
@@ -285,6 +286,16 @@ def test_end_of_an_unexpected_form_is_a_malformed_response() -> None:
                 pass
 
     with pytest.raises(MalformedResponseError, match=r"unexpected form: the field 'choices' is missing$"):
+        run(main())
+
+
+@pytest.mark.parametrize(("status", "is_error"), [(200, False), (299, False), (300, True)])
+def test_statuses_from_300_on_are_errors(status: int, is_error: bool) -> None:
+    async def main() -> None:
+        async with Server(in_turn(response(b"{}", f"{status} X"))) as server:
+            await client(server.url).call("GET", "models")
+
+    with pytest.raises(InvalidRequestError) if is_error else nullcontext():
         run(main())
 
 
