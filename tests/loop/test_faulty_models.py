@@ -167,6 +167,13 @@ def test_final_call_at_the_limit_needs_no_further_request(limits: Limits) -> Non
     assert [one.is_error for one in result.messages[2].results] == [True, False]
 
 
+def test_limit_that_unusable_responses_reached_names_them_as_its_cause() -> None:
+    with pytest.raises(LimitReachedError) as caught:
+        Agent(ScriptedProvider(["", ""]), limits=Limits(max_turns=2)).run_sync("?")
+    assert isinstance(caught.value.__cause__, NoAnswerError)
+    assert str(caught.value.__cause__) == "the model returned an empty response"
+
+
 def test_call_at_the_limit_that_is_not_final_ends_with_the_limit() -> None:
     @tool(final=lambda value: value == "done")
     async def act(what: str) -> str:

@@ -104,6 +104,8 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
         if not allowed and not is_late:
             _check_progress(state, refusals.values())
     limit, budget = limits.next_request(state)
+    if limit is not None and retry is not None:
+        limit.__cause__ = NoAnswerError(retry.reason)
     if (calls or retry is not None or is_late) and (limit is not None or limits.may_refuse):
         refusals |= limits.check(state, allowed, limit)
     if limits.ended_with_message:
