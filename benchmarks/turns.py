@@ -57,7 +57,7 @@ def main() -> int:
     table = "\n".join(rows(samples))
     print(table)
     if "--write" in sys.argv:
-        write(table)
+        PAGE.write_text(replace_table(PAGE.read_text("utf-8"), "turns", table), "utf-8")
     return int(over_budget(samples))
 
 
@@ -130,12 +130,12 @@ def over_budget(samples: Samples) -> bool:
     return any(value > budget for _, value, budget in ratios)
 
 
-def write(table: str) -> None:
-    """Replace the table between its marks in docs/speed.md."""
-    start, end = "<!-- turns -->", "<!-- end of turns -->"
-    before, _, rest = PAGE.read_text("utf-8").partition(start)
+def replace_table(page: str, name: str, table: str) -> str:
+    """Return the page with another table between the marks of this name."""
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(start)
     _, _, after = rest.partition(end)
-    PAGE.write_text(f"{before}{start}\n{table}\n{end}{after}", "utf-8")
+    return f"{before}{start}\n{table}\n{end}{after}"
 
 
 if __name__ == "__main__":
