@@ -124,6 +124,7 @@ def _is_server_side(part: Part) -> bool:
 def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
+    media: list[Any] = []
     for part in message.parts:
         if part.provider_data is not None and (raw := _sent_bytes(part)):
             encoded = _encode_sent_part(part, raw, capabilities)
@@ -139,10 +140,9 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
                 fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
-    if not capabilities.media_in_results:
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        parts += [encode_blob(blob) for result in results for blob in result.media]
-    return parts
+        if type(part) is ToolResult and part.content and not capabilities.media_in_results:
+            media += map(encode_blob, part.media)
+    return parts + media if media else parts
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
