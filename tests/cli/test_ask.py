@@ -584,6 +584,15 @@ def test_full_disk_is_reported(home: Path, arguments: list[str]) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize(("closed", "stdout"), [("<&- 2>&-", "4"), (">&-", "")])
+def test_closed_standard_streams_are_accepted(home: Path, closed: str, stdout: str) -> None:
+    command = f"{SHELL_MIDSPAN} ask -m offline 'What is 2 + 2?' {closed}"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
+    assert ran.returncode == 0
+    assert stdout in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
 def test_piped_bytes_that_are_not_utf8_are_an_error(home: Path) -> None:
     ended = midspan("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
     assert ended.code == 2

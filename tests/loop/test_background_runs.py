@@ -27,12 +27,13 @@ from midspan._types.events import (
     TextDelta,
     ToolEnd,
     ToolStart,
+    TurnEnd,
     TurnRetry,
     TurnStart,
 )
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
-from midspan._types.parts import Text, ToolCall
+from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import Limits
 from midspan.errors import (
@@ -1402,6 +1403,55 @@ def test_unfinished_runs_of_a_killed_process_are_marked_as_interrupted(make_jour
             assert (await journal.get("killed")).summary.state == "interrupted"
             assert (await runs.status("killed")).phase == "interrupted"
             assert isinstance((await taken(runs, own))[-1][1], RunEnd)
+        await journal.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["status", "result", "cancel"])
+def test_id_of_a_run_must_be_text(make_journal: MakeJournal, method: str) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            with pytest.raises(ConfigError, match="run_id must be a string"):
+                await getattr(runs, method)(None)
+        await journal.aclose()
+
+    run(main())
+
+
+def test_calls_of_an_interrupted_run_are_not_run_again(make_journal: MakeJournal) -> None:
+    orders: list[int] = []
+
+    @tool(writes="orders")
+    def order(n: int) -> str:
+        """Order."""
+        orders.append(n)
+        return f"ordered {n}"
+
+    calls = (ToolCall("1", "order", {"n": 1}), ToolCall("2", "order", {"n": 2}))
+    stored = [
+        RunStart("killed", "m", (Message.user("Go."),)),
+        TurnStart(1),
+        TurnEnd(1, Message("model", calls), FinishReason.END, Usage()),
+        ToolStart(1, calls[0], 0, may_write=True),
+        ToolEnd(1, ToolResult("1", "order", "ordered 1"), 0.1, 0),
+        ToolStart(1, calls[1], 1, may_write=True),
+    ]
+
+    async def main() -> None:
+        journal = make_journal()
+        await journal.append("killed", 0, [to_json(event) for event in stored], summary=RunSummary("m"))
+        async with BackgroundRuns(agent(), journal) as runs:
+            await runs.interrupt_unfinished()
+            with pytest.raises(RunError) as raised:
+                await anext(runs.subscribe("killed", view="final"))
+        transcript: Any = raised.value.transcript
+        first, second = transcript[-1].results
+        assert first.value == "ordered 1"
+        assert "whether it had an effect is unknown" in second.value
+        assert (await Agent(ScriptedProvider(["done"]), [order]).run(messages=transcript)).text == "done"
+        assert orders == []
         await journal.aclose()
 
     run(main())

@@ -273,6 +273,11 @@ def test_path_of_another_type_is_rejected() -> None:
         SqliteJournal(5)  # type: ignore[arg-type]
 
 
+def test_database_in_memory_is_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"use MemoryJournal\(\)"):
+        SqliteJournal(":memory:")
+
+
 def test_directory_is_rejected(tmp_path: Path) -> None:
     expect_refusal(tmp_path, "unable to open database file")
 

@@ -11,6 +11,9 @@ from midspan._version import VERSION
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Errors are one sentence on stderr, after the usage if the arguments are wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - stays open
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # characters that the locale cannot encode

@@ -70,7 +70,6 @@ class BackgroundRuns(ClosedOnExit):
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
         id = new_run_id() if run_id is None else run_id
-        check_text(id, "run_id")
         if not id:
             raise ConfigError("run_id is empty; leave it out to get a new id")
         if self._find(id) is not None:
@@ -185,6 +184,7 @@ class BackgroundRuns(ClosedOnExit):
 
     def _find(self, run_id: str) -> BackgroundRun | None:
         """Return a run that this process runs, or one of the last that ended in it."""
+        check_text(run_id, "run_id")
         return self._running.get(run_id) or self._ended.get(run_id)
 
     def _retire(self, run: BackgroundRun) -> None:

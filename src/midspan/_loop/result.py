@@ -286,7 +286,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                         yield number, TextDelta(turns, text.removeprefix(passed))
                     return
     error = RunError(problem)
-    error.transcript = state.history
+    error.transcript = state.settled(CALL_CANCELLED).history  # a call without a stored result may have had its effect
     raise error
 
 

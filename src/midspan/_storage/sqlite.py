@@ -67,6 +67,8 @@ class SqliteJournal:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike):
             raise ConfigError(f"path must be a string or a Path, got {path!r:.80}")
+        if path == ":memory:":
+            raise ConfigError("SqliteJournal needs a file; for a journal in memory, use MemoryJournal()")
         file = Path(path).absolute()  # the program may change its directory before the file is opened
         self._writer = _ConnectionThread("midspan-journal-writer", file, "BEGIN IMMEDIATE")
         self._reader = _ConnectionThread("midspan-journal-reader", file, "BEGIN")

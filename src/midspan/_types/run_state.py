@@ -6,7 +6,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from midspan._types.events import (
+    CANCELLED,
+    Interrupted,
+    RunEnd,
+    RunEvent,
+    RunStart,
+    ToolEnd,
+    TurnEnd,
+    TurnRetry,
+    TurnStart,
+)
 from midspan._types.exchange import CONTINUES, CUT, END, Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import NOT_RUN, REFUSED, Blob, Text, Thought, ToolCall, ToolResult
@@ -215,6 +225,7 @@ _CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
     TurnRetry: RunState.after_retry,
     ToolEnd: RunState.after_call,
     RunEnd: RunState.after_end,
+    Interrupted: lambda state, _: state.settled(CALL_CANCELLED),
 }
 """The events that change the state of a run."""
 

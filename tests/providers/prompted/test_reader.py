@@ -347,6 +347,9 @@ def test_only_a_plain_call_is_one(said: str) -> None:
     [
         'TOOL_CALL: f({"a": 1})\nTOOL_RESULT gemini_call_0 f: "now the weather"\nTOOL_CALL: get_weather({})',
         'TOOL_CALL: f({"a": 1})\nTOOL_ERROR gemini_call_0 f: "no"\nTOOL_CALL: get_weather({})',
+        'TOOL_CALL: f({"a": 1})\nTOOL_RESULT: now the weather\nTOOL_CALL: get_weather({})',
+        'TOOL_CALL: f({"a": 1})\nTOOL_ERROR\nTOOL_CALL: get_weather({})',
+        'TOOL_CALL: f({"a": 1})\n**TOOL_RESULT:** now the weather\nTOOL_CALL: get_weather({})',
         'Action: f\nAction Input: {"a": 1}\nObservation: 4\nAction: get_weather\nAction Input: {}',
     ],
 )

@@ -108,7 +108,7 @@ _THOUGHT_ENDS = tuple(mark for mark in THOUGHTS.values() if mark.startswith("</"
 COMMENTS = {"<!--": "-->", "/*": "*/"}
 """The marks around comments. A call within a comment is not made."""
 OBSERVATION = "Observation:"
-RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>", OBSERVATION)
+RESULTS = ("TOOL_RESULT", "TOOL_ERROR", "<tool_response>", OBSERVATION)
 """If the model writes one of these, it invents a result, and what follows is text; see `CallReader`."""
 
 _FORMS = {mark: form for form in FORMS for mark in form.start_marks}
@@ -141,7 +141,8 @@ def _before(mark: str) -> str:
     """Return the lookbehinds for the text before a mark. Their width is fixed, so every form of line start has one."""
     form = _FORMS.get(mark)
     starts = ("\n", "\n ", "\n  ", "\n   ", "\n    ", "\n\t", *THOUGHTS.values())
-    line_starts = [re.escape(start + mark[0]) for start in starts]
+    bold = ("\n**", "\n`") if mark in RESULTS else ()
+    line_starts = [re.escape(start + mark[0]) for start in (*starts, *bold)]
     if mark in RESULTS or mark == "/*" or (form and form.place == "line start"):
         return f"(?:{'|'.join(f'(?<={start})' for start in line_starts)})"
     if form and form.place == "within a line":
