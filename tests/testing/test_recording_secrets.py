@@ -340,6 +340,10 @@ def test_secret_in_json_in_a_string_is_masked() -> None:
     assert masker.mask('It says {"a": "sword\\"fish"}.') == 'It says {"a": "[masked]"}.'
 
 
+def test_secret_that_begins_where_another_one_ends_is_masked() -> None:
+    assert SecretMasker(["hunter22"], environment={}).mask("hunter22sk-abcdefghijklmnop") == "[masked][masked]"
+
+
 def test_string_without_an_end_is_searched_once() -> None:
     tokens = masking._STRING_OR_NUMBER.findall(b'"{' + b'\\"a\\", ' * 1_000)
     assert len(tokens) == 1, "from each quote in it, the time would be quadratic"

@@ -67,10 +67,12 @@ class SecretMasker:
         self._tool_names.update(tool.name for tool in _tools_of(value))
         secrets = self._known | secrets_in_use()
         names = frozenset(filter(_pattern(secrets).search, self._tool_names))  # the others need no protection
-        pattern = _pattern(secrets, names)
+        # The shapes again: one may begin where a known secret ends.
+        patterns = _pattern(secrets, names), _pattern(set(), names)
 
         def mask_text(text: str) -> str:
-            text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
+            for pattern in patterns:
+                text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
             text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
             # It may contain JSON, where secrets are escaped twice.
             return _mask_json(text.encode(), mask_text).decode() if "\\" in text else text
