@@ -450,6 +450,20 @@ RULES = [
         contents(*ROUND),
     ),
     Rule(
+        "server-side result without its call",
+        contents(user("Hi."), model({"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}}, "Well."), user("And?")),
+        "Invalid value at 'contents[1].parts[0].tool_response.id'",
+        contents(
+            user("Hi."),
+            model(
+                {"toolCall": {"id": "b", "toolType": "URL_CONTEXT"}},
+                {"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}},
+                "Well.",
+            ),
+            user("And?"),
+        ),
+    ),
+    Rule(
         "call without a signature after text",
         contents(user("Hi."), model("Let me see.", calling(signature=None)), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",

@@ -280,6 +280,8 @@ def test_a_script_can_be_a_toml_file(tmp_path: Path) -> None:
         ("answers = 5", "invalid script: answers: expected array, got integer 5$"),
         ("[[answers]]\ntxt = 'x'", "invalid answer: unknown setting 'txt'"),
         ("[[answers]]\nwhen = { sys = 'x' }", "invalid condition: unknown setting 'sys'; did you mean says?"),
+        ("[[answers]]\nwhen = 5", "Expected `object | null`, got `int`"),
+        ("[[answers]]\ncalls = ['x']", "Expected `object`, got `str`"),
         ("[[answers", "Expected ']]'"),
         ("[[answers]]\nchunks = -1", "invalid answer: chunks: expected at least 1, got -1$"),
         ("[[answers]]\ngap_seconds = -5", "gap_seconds"),

@@ -76,6 +76,12 @@ def test_stream_with_cr_line_ends_is_read_while_it_arrives() -> None:
     assert events(*(bytes([byte]) for byte in whole)) == [Event(b"a"), Event(b"b")]
 
 
+def test_cr_within_a_line_does_not_end_it_if_other_lines_end_with_lf() -> None:
+    whole = b'data: a\n\ndata: {"b":\r1}\n\n'
+    for cut in range(9, len(whole)):
+        assert events(whole[:9], whole[9:cut], whole[cut:]) == [Event(b"a"), Event(b'{"b":\r1}')]
+
+
 lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event: e", b'{"a":1}', b"data", b"  "])
 
 

@@ -280,6 +280,11 @@ def test_properties_are_coerced_to_the_schema_of_the_only_pattern_that_matches_t
     assert [problem.path for problem in result.problems] == ["a.n", "a.nn"]
 
 
+def test_a_name_that_is_not_unicode_is_a_problem_where_names_have_patterns() -> None:
+    (problem,) = prepared({"\ud800": "5"}, {"patternProperties": {"^n": INTEGER}}).problems
+    assert "contains something that is not JSON" in problem.message
+
+
 def test_names_are_matched_against_patterns_in_bounded_time() -> None:
     schema = {"type": "object", "patternProperties": {"^(a|aa)+(?=$)(?!a)x": INTEGER}}
     (problem,) = prepared({"a" * 5_000 + "!": "5"}, schema).problems

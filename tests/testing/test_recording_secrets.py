@@ -21,7 +21,7 @@ from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
 from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
-from midspan.testing import LocalGemini, ScriptedProvider, assert_replays, record, replay
+from midspan.testing import LocalGemini, ScriptedProvider, assert_replays, masking, record, replay
 from midspan.testing.format import LINE_END
 from midspan.testing.masking import SecretMasker
 from midspan.tools import Renamed
@@ -338,6 +338,15 @@ def test_secret_in_json_in_a_string_is_masked() -> None:
     masker = SecretMasker(['sword"fish'], environment={})
     assert masker.mask('{"a": "sword\\"fish", "b": "\\\\"}') == '{"a": "[masked]", "b": "\\\\"}'
     assert masker.mask('It says {"a": "sword\\"fish"}.') == 'It says {"a": "[masked]"}.'
+
+
+def test_secret_that_begins_where_another_one_ends_is_masked() -> None:
+    assert SecretMasker(["hunter22"], environment={}).mask("hunter22sk-abcdefghijklmnop") == "[masked][masked]"
+
+
+def test_string_without_an_end_is_searched_once() -> None:
+    tokens = masking._STRING_OR_NUMBER.findall(b'"{' + b'\\"a\\", ' * 1_000)
+    assert len(tokens) == 1, "from each quote in it, the time would be quadratic"
 
 
 @pytest.mark.parametrize("text", ["{x: \\d}", '[open(path="C:\\data")]', '{"a": "\\ud800"}', 'a "\\d" b'])

@@ -1,5 +1,6 @@
 """Response bodies that arrive piece by piece: decompression, and splitting into server-sent events."""
 
+import re
 import zlib
 from typing import Any
 
@@ -8,6 +9,7 @@ from msgspec import Struct
 _MAX_DECODED_PIECE = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"id", b"retry")
+_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")  # a CR at the end may be the first half of a CRLF
 
 
 class Decoder:
@@ -48,7 +50,9 @@ class Event(Struct, frozen=True, gc=False):
 
 
 class EventStream:
-    """Splits server-sent events: feed it chunks; it returns the events they complete. Lines end with LF, CRLF or CR.
+    """Splits server-sent events: feed it chunks; it returns the events they complete.
+
+    Lines end with LF or CRLF, or with CR if the first one does: how the stream is cut must not change the events.
 
     Contrary to the standard, it keeps lines that are not a field of an event: some servers print an error as bare JSON
     between two events.
@@ -61,13 +65,19 @@ class EventStream:
         self._name = ""
         self._stray = False
         self._at_start = True
+        self._ends_with_cr: bool | None = None
+        """None until the end of the first line."""
 
     def feed(self, piece: bytes) -> list[Event]:
+        if self._ends_with_cr is None and (end := _LINE_END.search(b"".join([*self._partial_line[-1:], piece]))):
+            self._ends_with_cr = end[0] == b"\r"
+            piece, self._partial_line = b"".join([*self._partial_line, piece]), []
+        if self._ends_with_cr:
+            piece = piece.replace(b"\r", b"\n")
         if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
-            self._partial_line.append(piece)
-            if piece.find(b"\r", 0, -1) < 0:  # a CR at the end may be the first half of a CRLF
-                return []
-            piece, self._partial_line = b"".join(self._partial_line).replace(b"\r", b"\n"), []
+            if piece:
+                self._partial_line.append(piece)
+            return []
         *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
         self._partial_line = [rest] if rest else []
         return self._read(lines)
@@ -76,7 +86,7 @@ class EventStream:
         """Return an event that no empty line has ended; the stream may have been cut inside it."""
         rest = b"".join(self._partial_line)
         self._partial_line = []
-        return self._read([*rest.splitlines(), b""])
+        return self._read([rest, b""])
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []

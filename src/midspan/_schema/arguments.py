@@ -7,6 +7,7 @@ value in an array or encoding it as a string.
 import operator
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -198,7 +199,9 @@ class SchemaValidator:
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
         for defaults in (True, False):
             coercer = _Coercer(self, defaults, attempts_left=[_MAX_ATTEMPTS + 4 * measured[0]])
-            coerced = coercer.coerce(arguments, self._tree.root)
+            coerced = arguments
+            with suppress(ValueError):  # a name that is not Unicode, which is a problem of its own
+                coerced = coercer.coerce(arguments, self._tree.root)
             attempts.append(ValidatedArguments(coerced, coercer.format_changes(), self.problems(coerced)))
             if not attempts[-1].problems:
                 break

@@ -48,7 +48,8 @@ _SHAPES = r"""(?xs:
     | (?<=(?i:bearer)[ \t])\s*(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})  # in a header
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)))"""
 """What a secret looks like."""
-_STRING_OR_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
+_STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-?[0-9][0-9.eE+-]*', re.DOTALL)
+"""A string without an end is not searched again from each quote in it, which would take quadratic time."""
 
 
 class SecretMasker:
@@ -66,10 +67,12 @@ class SecretMasker:
         self._tool_names.update(tool.name for tool in _tools_of(value))
         secrets = self._known | secrets_in_use()
         names = frozenset(filter(_pattern(secrets).search, self._tool_names))  # the others need no protection
-        pattern = _pattern(secrets, names)
+        # The shapes again: one may begin where a known secret ends.
+        patterns = _pattern(secrets, names), _pattern(set(), names)
 
         def mask_text(text: str) -> str:
-            text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
+            for pattern in patterns:
+                text = pattern.sub(lambda match: match[0] if match[0] in names else MASK, text)
             text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
             # It may contain JSON, where secrets are escaped twice.
             return _mask_json(text.encode(), mask_text).decode() if "\\" in text else text
@@ -122,7 +125,7 @@ def _mask_json(data: bytes, mask_text: Callable[[str], str]) -> bytes:
         if token[:1] != b'"':
             return encode(MASK) if mask_text(token.decode()) == MASK else token
         try:
-            text = msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+            text = msgspec.json.decode(token, type=str)
         except msgspec.DecodeError:  # text that only resembles JSON
             return token
         masked = mask_text(text)

@@ -355,8 +355,9 @@ def test_contents_that_gemini_sent_are_never_joined_with_each_other() -> None:
     assert written.count(raw) == 2
 
 
-def test_parts_of_gemini_keep_their_fields_beside_text_of_another_model() -> None:
-    call = b'{"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"},{ "new":1}'
+def test_parts_of_gemini_keep_their_bytes_beside_text_of_another_model() -> None:
+    thought = b'{"text":"hm","thought":true}'
+    call = b'%b,{ "functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"},{ "new":1}' % thought
     message = decode.message(b'{"parts":[%b],"role":"model"}' % call)
     history = History([Message.user("hi"), Message("model", (Text("I look."),)), message])
     written = request_body(ModelRequest(RequestConfig("m"), history), NEWEST)

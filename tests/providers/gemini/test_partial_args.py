@@ -1,10 +1,9 @@
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from midspan import tool
+from midspan import Agent
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.parts import Part, Text, ToolCall
 from midspan.gemini.response import ChunkReader
@@ -12,7 +11,8 @@ from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.tools import execute
+from midspan.providers.scripted import ScriptedProvider
+from midspan.tools.declared import tool_from_schema
 from tests.streaming import pieces_of, plain, raw_of
 
 
@@ -167,6 +167,7 @@ def test_value_whose_path_cannot_be_followed_is_kept_under_the_path(path: str) -
     parts, _ = read(chunk(OPEN), chunk(piece(path, stringValue="x")), chunk({"functionCall": {}}, finish="STOP"))
     assert isinstance(parts[0], ToolCall)
     assert parts[0].arguments[path[:60]] == "x"
+    assert parts[0].arguments_error == f"a value has the path {path[:60]!r}, which cannot be followed"
     assert len(json.dumps(parts[0].arguments)) < 100
 
 
@@ -236,7 +237,7 @@ def test_path_that_skips_many_items_uses_no_memory() -> None:
         chunk(OPEN), chunk(far), chunk(piece("$.n", numberValue=3)), chunk({"functionCall": {}}, finish="STOP")
     )
     arguments = {"rows": [], ("$.rows" + "[999999]" * 60)[:60]: 1, "n": 3}
-    assert parts == [ToolCall("midspan_1", "book", arguments)]
+    assert [part.arguments for part in parts if isinstance(part, ToolCall)] == [arguments]
 
 
 @pytest.mark.parametrize(
@@ -263,23 +264,27 @@ def test_path_of_too_many_steps_is_not_followed() -> None:
 
 
 def test_call_with_a_path_that_cannot_be_followed_is_not_run() -> None:
-    amounts = []
+    paid: list[Any] = []
+    book = tool_from_schema("book", "Books a trip.", {"type": "object"}, paid.append)
+    run = Agent(ScriptedProvider([call_of({"$.amount[*]": 5}), "Done."]), [book]).run_sync("go").tool_calls[0]
+    assert "$.amount[*]" in run.result.value
+    assert paid == []
 
-    @tool
-    def pay(amount: int = 1) -> None:
-        """Pay."""
-        amounts.append(amount)
 
-    call = ToolCall("1", "pay", arguments_of({"$.amount[*]": 5}))
-    result = asyncio.run(execute(pay, call))
-    assert result.is_error
-    assert "$.amount[*]" in result.value
-    assert amounts == []
+def test_pieces_of_a_string_may_spell_its_path_in_two_ways() -> None:
+    parts, _ = read(
+        chunk(OPEN), *(chunk(piece(path, stringValue="x")) for path in ("$.a", "$['a']")), chunk({"functionCall": {}})
+    )
+    assert parts == [ToolCall("midspan_1", "book", {"a": "xx"})]
 
 
 def arguments_of(paths: dict[str, int]) -> dict[str, Any]:
-    """Return the arguments of a call whose values are streamed with these paths."""
+    return call_of(paths).arguments
+
+
+def call_of(paths: dict[str, int]) -> ToolCall:
+    """Return a call whose values are streamed with these paths."""
     pieces = [chunk(piece(path, numberValue=value)) for path, value in paths.items()]
     _, response = read(chunk(OPEN), *pieces, chunk({"functionCall": {}}, finish="STOP"))
     [call] = response.message.calls
-    return call.arguments
+    return call

@@ -89,6 +89,7 @@ def test_an_unknown_kind_of_tool_is_kept_and_sent() -> None:
         (wire.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
         (wire.Schema, {"type": "STRING", "enum": [1, 2], "$ref": "#/x", "const": 3}),
         (wire.GenerateContentRequest, {"contents": {"role": "user"}, "model_": 1}),
+        (wire.Part, {"@extra": {"text": "x"}}),
     ],
 )
 def test_values_of_other_types_survive_a_round_trip(form: type[Proto], document: Any) -> None:

@@ -44,7 +44,8 @@ _DUMMIES_BASE64 = tuple(b64encode(dummy.encode()).decode().rstrip("=") for dummy
 
 
 def check_each(contents: Sequence[Content], api: Api) -> None:
-    """Check each content on its own."""
+    """Check each content on its own, and that each result of a server-side call has its call."""
+    called = set()
     for index, content in enumerate(contents):
         path = f"contents[{index}].parts"
         if not content.parts and (content.parts is not None or content.role != "model"):
@@ -52,10 +53,16 @@ def check_each(contents: Sequence[Content], api: Api) -> None:
             raise invalid_fields([(path, "contents.parts must not be empty.")], api)
         if content.role and content.role not in _ROLES:
             raise invalid("Please use a valid role: user, model.")
-        parts = enumerate(content.parts or ())
-        errors = [error for at, part in parts for error in _part_errors(part, f"{path}[{at}]")]
+        parts = [(f"{path}[{at}]", part) for at, part in enumerate(content.parts or ())]
+        errors = [error for place, part in parts for error in _part_errors(part, place)]
         if errors:
             raise invalid_fields(errors, api)
+        called |= {part.tool_call.id for _, part in parts if part.tool_call is not None}
+        for place, part in parts:
+            if part.tool_response is not None and part.tool_response.id not in called:
+                raise invalid(
+                    f"Invalid value at '{place}.tool_response.id': it does not match the id of any tool_call."
+                )
 
 
 def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:

@@ -227,9 +227,11 @@ def _entry(
     *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
 ) -> Rule | Answer:
     texts = [] if text is None else [text]
-    called = [call(item.name, **item.args) for item in (settings_of(_Call, fields, "invalid call") for fields in calls)]
+    tables = msgspec.convert(calls, list[dict[str, Any]])
+    called = [call(item.name, **item.args) for item in (settings_of(_Call, table, "invalid call") for table in tables)]
     entry = answer(*texts, *parts, *called, **options)
-    return entry if when is None else Rule(settings_of(When, when, "invalid condition"), entry)
+    condition = msgspec.convert(when, dict[str, Any] | None)
+    return entry if condition is None else Rule(settings_of(When, condition, "invalid condition"), entry)
 
 
 def _provider_source(provider: Provider) -> Source:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan._types.encoded import EncodedMessage, MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
@@ -19,7 +20,7 @@ from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, Tool
 from midspan.errors import ConfigError
 from midspan.providers.encoding import encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, read_part
+from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, join_contents, read_part
 from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
@@ -50,8 +51,8 @@ def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> 
     previous: Message | None = None
     for message in messages:
         if previous is not None and _is_one_turn(previous, message):
-            turns = [_joined(turn) for turn in join_turns(messages, _is_one_turn)]
-            return [content for turn in turns if (content := encode_message(turn, capabilities))]
+            turns = join_turns(messages, _is_one_turn)
+            return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
         if content := encode_message(message, capabilities):
             contents.append(content)
         previous = message
@@ -71,10 +72,16 @@ def _is_one_turn(first: Message, second: Message) -> bool:
     return not (_sent_bytes(first) and _sent_bytes(second))
 
 
-def _joined(turn: Sequence[Message]) -> Message:
+def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
     if len(turn) == 1:
-        return turn[0]
-    return Message(turn[0].role, tuple(part for message in turn for part in message.parts))
+        return encode_message(turn[0], capabilities)
+    contents: list[Raw] = []
+    for message in turn:
+        if content := encode_message(message, capabilities):
+            contents.append(Raw(content))
+        if message.calls:
+            capabilities = replace(capabilities, signatures=False)  # only the first call of a turn needs a signature
+    return join_contents(contents) if contents else b""
 
 
 def _sent_bytes(value: Message | Part) -> Raw:

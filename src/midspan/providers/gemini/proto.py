@@ -36,7 +36,8 @@ def load(message_type: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
     """Decode a message. Every JSON object is one."""
     try:
         message: AnyProto = _decoder(message_type).decode(data)
-        return message
+        if _EXTRA_KEY not in bytes(data):
+            return message
     except READ_ERRORS:
         pass  # an unknown field, another type, or snake_case
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan._http.body import Event, EventStream
 from midspan._types.exchange import FinishReason, ModelResponse, PartEnd, PartEvent, PartStart
@@ -130,9 +131,11 @@ class StreamDecoder:
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        raw, position, index = self._open.complete(), self._open.position, self._open.index
-        self._open = None
+        call, self._open = self._open, None
+        raw, position, index = call.complete(), call.position, call.index
         value, _ = decode.read_part(raw, self._make_id)
+        if isinstance(value, ToolCall) and call.error:
+            value = replace(value, arguments_error=call.error)
         self._parts[position] = (value, raw)
         if isinstance(value, ToolCall):
             self._position_of(value, position)
@@ -170,8 +173,10 @@ class _OpenCall:
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
-        self._pieces: dict[str, list[Any]] = {}
-        """The values of each path."""
+        self._pieces: dict[_Path | str, tuple[_Path, str, list[Any]]] = {}
+        """Paths as steps, none if they cannot be read, and as text, with their values."""
+        self.error: str | None = None
+        """Why the arguments cannot be used."""
 
     def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
         """Add a part of the call. Its other fields, such as the signature, are kept."""
@@ -181,20 +186,21 @@ class _OpenCall:
         self._arguments |= call.args or {}
         for piece in call.partial_args or ():
             values = [piece.get(name) for name in ("stringValue", "numberValue", "boolValue")]
-            pieces = self._pieces.setdefault(str(piece.get("jsonPath", "")), [])
-            pieces.extend([value for value in values if value is not None])
+            path = str(piece.get("jsonPath", ""))
+            steps = _parse_path(path)
+            _, _, known = self._pieces.setdefault(steps or path, (steps, path[:_MAX_NAME_CHARS], []))
+            known.extend([value for value in values if value is not None])
 
     def complete(self) -> Raw:
         """Return the part as it would have come unstreamed.
 
-        A value whose path cannot be followed is an argument with the path as its name: such a call is refused, while it
-        might run without the value.
+        A value whose path cannot be followed is an argument with the path as its name. Such a call is not run.
         """
-        for path, values in self._pieces.items():
-            texts = [value for value in values if isinstance(value, str)]
-            value = "".join(texts) if texts else values[-1] if values else None
-            if not _assign(self._arguments, _parse_path(path), value):
-                self._arguments[path[:_MAX_NAME_CHARS]] = value
+        for steps, path, values in self._pieces.values():
+            is_text = bool(values) and all(isinstance(value, str) for value in values)
+            value = "".join(values) if is_text else values[-1] if values else None
+            if not _assign(self._arguments, steps, value):
+                self._arguments[path], self.error = value, f"a value has the path {path!r}, which cannot be followed"
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
         return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments}}))
 
