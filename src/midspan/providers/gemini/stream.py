@@ -66,7 +66,7 @@ class StreamDecoder:
 
     @property
     def finish_reason(self) -> tuple[FinishReason, str | None]:
-        """The reason that the server gave, and its name; CUT and None until it does."""
+        """What the server's finish reason means, and its name; CUT and None until the server sends one."""
         return decode.finish_reason_of(self.candidate.finish_reason, self._api)
 
     def add(self, document: bytes) -> list[PartEvent]:
@@ -171,7 +171,7 @@ class _OpenCall:
         self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
         self._pieces: dict[str, list[Any]] = {}
-        """The values of each path."""
+        """The values by path, as `jsonPath` writes it."""
 
     def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
         """Add a part of the call. Its other fields, such as the signature, are kept."""
@@ -185,10 +185,10 @@ class _OpenCall:
             pieces.extend([value for value in values if value is not None])
 
     def complete(self) -> Raw:
-        """Return the part as it would have come unstreamed.
+        """Return the part as the server sends it without streaming.
 
-        A value whose path cannot be followed is an argument with the path as its name: such a call is refused, while it
-        might run without the value.
+        A value whose path cannot be followed becomes an argument with the path as its name, so that the call is
+        refused. Without the value, the call might run.
         """
         for path, values in self._pieces.items():
             texts = [value for value in values if isinstance(value, str)]
