@@ -1,4 +1,4 @@
-"""Conversations in the terminal, and their log: runs in a SQLite journal, grouped into conversations.
+"""Conversations in the terminal, and the log of their runs in a SQLite journal.
 
 A conversation is a session of the journal. It has the name that the user gave it, or one of its own that starts with a
 dash. A named conversation that is started over becomes `NAME#2`; the old one stays in the log.
@@ -87,8 +87,8 @@ class LoggedConversation:
         self.settings = with_fallback(settings, allow_all_tools=options.yes)
         self.agent = build_agent(self.settings, tools)
 
-    def ask(self, prompt: str | list[Any], displays: Sequence[Display], events: list[RunEvent], **options: Any) -> None:
-        """Run the agent, show its events and add them to `events`. Raises KeyboardInterrupt if it was cancelled."""
+    def ask(self, prompt: str | list[Any], displays: Sequence[Display], seen: list[RunEvent], **options: Any) -> None:
+        """Run the agent, show its events and add them to `seen`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
         entry = LogEntry(None if self._log is None else self._log.journal, self._session, len(self.history))
@@ -96,7 +96,7 @@ class LoggedConversation:
         async def watch() -> None:
             async with stream:
                 async for event in stream:
-                    events.append(event)
+                    seen.append(event)
                     for display in displays:
                         display.show(event)
                     await entry.add(event)
@@ -130,7 +130,7 @@ class LoggedConversation:
 
 
 class RunLog:
-    """The log of this user. `run` runs a coroutine."""
+    """The log of this user. `run` runs a coroutine and returns its result."""
 
     def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int | None = None) -> None:
         self._run = run

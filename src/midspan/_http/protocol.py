@@ -54,7 +54,7 @@ def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> RequestTimeoutEr
 class HttpProtocol(asyncio.BufferedProtocol):
     """A connection to a server or proxy, and the response to the last request that was sent on it.
 
-    Errors name the peer `origin`. The connection is in the list `idle` while it can be used for another request. The
+    `origin` is its name in error messages. It is in the list `idle` while it can be used for another request. The
     connections of a pool share one `read_buffer`, whose content is parsed before the next read; asyncio would otherwise
     allocate 256 KiB per read. `on_lost` is called when the connection is closed.
     """

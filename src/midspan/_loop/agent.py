@@ -277,7 +277,7 @@ _NOT_PREPARED = frozenset(("limits", "on_question", "raise_tool_errors"))
 
 @cache
 def _pending_run_class() -> type[PendingRun]:
-    """Cached, because an import statement is slow even if its module is loaded."""
+    """Return `PendingRun`. Cached, because an import statement is slow even if its module is loaded."""
     from midspan._loop.prepare import PendingRun  # loaded with the first run
 
     return PendingRun

@@ -36,7 +36,7 @@ class BackgroundRuns(ClosedOnExit):
     """Runs that continue in the background, in the event loop in which they are started."""
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
-        """The last thousand results are kept, up to 64 MB of events. Without a journal, so are their events."""
+        """The last thousand results are kept, up to 64 MB of events; without `journal`, their events, too."""
         if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
             raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent

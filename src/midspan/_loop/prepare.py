@@ -1,4 +1,4 @@
-"""Prepares a run: its tools as the model sees them, the configurations of its requests, and its policies."""
+"""Prepares a run (its tools as the model sees them, its request configurations, its policies) and reads its result."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -77,7 +77,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
 
 
 class PendingRun:
-    """A run whose options are checked, and that has not started."""
+    """A run whose options are checked. `start` starts it; `result_of` returns its result when it has ended."""
 
     def __init__(
         self, id: str, config: RunConfig, prompt: Prompt, messages: Messages | None, context: Any,
@@ -112,7 +112,7 @@ class PendingRun:
         return run
 
     def result_of(self, run: Run) -> RunResult[Any]:
-        """Return the result of the run, which has ended."""
+        """Return the result of `run`, which `start` returned and which has ended."""
         state, output, end = run.state, run.prepared.output, run.end
         assert end is not None, "a run ends with RunEnd or raises"
         value: Any = end.text

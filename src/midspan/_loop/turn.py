@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from midspan._loop.result import EventQueue
     from midspan._loop.run import Run
 
-T = TypeVar("T")
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 """Used if a response broke off before its end."""
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"

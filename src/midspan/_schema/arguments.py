@@ -47,6 +47,7 @@ _CHANGEABLE_TYPES = frozenset((dict, list, float))
 _DEFAULT_DEPTH = 25
 """What a default counts towards the depth, so that a default that contains itself ends after a few levels."""
 _DROPPED: Any = object()
+"""In `changes`, the new value of a property that was dropped."""
 
 
 class ValidatedArguments(Struct, frozen=True):
@@ -245,7 +246,7 @@ class _Coercer(Struct):
     attempts_left: list[int] = field(default_factory=lambda: [_MAX_ATTEMPTS])
     """One number, shared by all attempts on parts of the value."""
     changes: list[tuple[Steps, Any, Any]] = field(default_factory=list)
-    """Where something was changed, what it was, and what it is now."""
+    """The path of each change, the value before it and the value after it."""
 
     def coerce(self, value: Any, node: SchemaNode, steps: Steps = (), depth: int = 0) -> Any:
         """Return the value with its defaults, changed where the schema allows a single reading.

@@ -1,4 +1,4 @@
-"""Convert JSON values to Python values and settings, and read the metadata of `Annotated`.
+"""Convert JSON values to Python values, also of settings, and read the metadata of `Annotated`.
 
 In `Annotated`, a plain string is a description; limits come from `msgspec.Meta`, pydantic's `Field` and
 `annotated_types`. Pydantic checks what JSON Schema cannot express.
@@ -72,23 +72,23 @@ class TypeSchema(Struct, frozen=True):
         return replace(self, schema={**self.schema, "description": description})
 
 
-def settings_of(kind: type[T], values: Mapping[str, Any], source: str, others: Collection[str] = ()) -> T:
-    """Return `values` as a settings Struct. Raises ConfigError, naming `source`, if one is unknown or not valid.
+def settings_of(struct: type[T], values: Mapping[str, Any], source: str, others: Collection[str] = ()) -> T:
+    """Return `values` as a Struct. Raises ConfigError, which starts with `source`, if one is unknown or not valid.
 
     `others` are the names of settings of `source` that are read elsewhere.
     """
-    known = [*others, *kind.__struct_fields__]
+    known = [*others, *struct.__struct_fields__]
     for name in values:
         if name not in known:
             close = nearest(name, known)
             hint = f"did you mean {close}? " if close else ""
             raise ConfigError(f"{source}: unknown setting {name!r}; {hint}known settings: {', '.join(known)}")
     try:
-        return msgspec.convert(dict(values), kind)
+        return msgspec.convert(dict(values), struct)
     except msgspec.ValidationError as error:
         from midspan._schema.arguments import SchemaValidator  # loaded with the first error
 
-        problems = SchemaValidator(msgspec.json.schema(kind)).problems(dict(values))
+        problems = SchemaValidator(msgspec.json.schema(struct)).problems(dict(values))
         raise ConfigError(f"{source}: {'; '.join(map(str, problems)) or error}") from error
 
 

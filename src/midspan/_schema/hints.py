@@ -274,7 +274,7 @@ class SchemaBuilder:
         return built
 
     def _named(self, hint: Any, name: str, build: Callable[[], TypeSchema]) -> TypeSchema:
-        """Return a type that may refer to itself while it is built."""
+        """Return a reference to the definition that `build` returns, which may refer to itself."""
         known = self._find(hint)
         if known is None:
             unique, number = name, 2

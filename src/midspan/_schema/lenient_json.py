@@ -162,7 +162,7 @@ class LenientJsonParser:
             raise InvalidJson(f"the escape {error} in a string can be read in two ways") from None
 
     def _decode_escape(self, escape: re.Match[str]) -> str:
-        """Return what an escape means: in JSON an apostrophe needs none, in Python an unknown one stays as it is."""
+        """Return the character of an escape. An unknown escape is an error in JSON, and stays as it is in Python."""
         code = escape[1]
         known = _PYTHON_ESCAPES if self._python else _ESCAPES
         if len(code) == 5 or (self._python and len(code) > 1):

@@ -46,13 +46,13 @@ class MergedSchema(Struct):
     """The references that led here, to know when to stop following them."""
 
     def add(self, node: SchemaNode) -> None:
-        """Add the constraints of one schema. Of two that cannot be combined, the first is kept."""
-        schema, options = node.schema, node.enum_values
+        """Add the constraints of one schema. Types and enums are intersected if they overlap; the first bound stays."""
+        schema, values = node.schema, node.enum_values
         if "type" in schema:
             types = declared_types(schema)
             self.types = types if self.types is None else self.types & types or self.types
-        if options is not None:
-            self.enum = options if self.enum is None else _shared_values(self.enum, options) or self.enum
+        if values is not None:
+            self.enum = values if self.enum is None else _shared_values(self.enum, values) or self.enum
         for name, prop in node.properties.items():
             self.properties[name] = all_of(self.properties.get(name, ANYTHING), prop)
         self.required = list(dict.fromkeys([*self.required, *schema.get("required", ())]))
@@ -84,7 +84,7 @@ def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
 
 
 def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema:
-    """Return the constraints of a schema and of all that it refers to, added to others.
+    """Return `base` with the constraints of a schema and of all that it refers to.
 
     A recursive reference is followed twice more, and then accepts any value.
     """

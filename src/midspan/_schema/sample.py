@@ -61,6 +61,6 @@ class _Sampler:
 
 
 def _number(keywords: dict[str, Any]) -> Any:
-    """Return a number within the bounds, or 1."""
+    """Return a number within the bounds; 1 if there are none."""
     least = keywords.get("minimum", keywords.get("exclusiveMinimum", 0) + 1)
     return min(least, keywords.get("maximum", math.inf), keywords.get("exclusiveMaximum", math.inf) - 1)

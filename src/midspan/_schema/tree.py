@@ -19,7 +19,7 @@ _MAX_SCHEMA_SIZE = 50_000
 _MAX_VALUE_DEPTH = 100
 _MAX_VALUE_SIZE = 2_000_000
 MAX_QUADRATIC_CHARS = 10_000
-"""The length of a text that is matched against a pattern that takes quadratic time."""
+"""The maximum length of a text that is matched against a pattern that takes quadratic time."""
 _MAX_BRANCHES = 50_000
 _MAX_NESTING = 500
 _MAX_STACK = 1_000
@@ -124,7 +124,7 @@ class SchemaNode:
 
     @property
     def used_nodes(self) -> "Iterator[tuple[SchemaNode, bool]]":
-        """Every node that is used to validate a value, and whether it applies to that same value."""
+        """Every node that validation goes on to, and whether it applies to the same value as this node."""
         if self.ref_target is not None:
             yield self.ref_target, True
         for keyword, value in self.subschemas.items():
@@ -169,14 +169,14 @@ class SchemaNode:
 
     def _reachable(self, following: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         """Return this node and all that follow from it through `$ref`, `allOf` and `following`."""
-        found: dict[int, SchemaNode] = {}
+        reached: dict[int, SchemaNode] = {}
         pending = [self]
         while pending:
             node = pending.pop()
-            if id(node) not in found:
-                found[id(node)] = node
+            if id(node) not in reached:
+                reached[id(node)] = node
                 pending += reversed(([node.ref_target] if node.ref_target else []) + [*node.all_of] + following(node))
-        return tuple(found.values())
+        return tuple(reached.values())
 
     @cached_property
     def types(self) -> frozenset[str]:

@@ -164,9 +164,9 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
 
 
 def check_query(limit: int | None, after: str | None = None, state: str | None = None) -> tuple[int, int]:
-    """Return how many rows a query may return, and the number above those of all its rows.
+    """Return `limit` and the cursor `after` as numbers; sys.maxsize stands for None.
 
-    Raises ConfigError if a value, which may come from outside, is not valid.
+    The values may come from outside. Raises ConfigError if one is not valid.
     """
     if state is not None and state not in get_args(StateName):
         raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")

@@ -57,10 +57,10 @@ class MemoryJournal:
             return len(stored)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
-        events, (rows, _) = self._events.get(run), check_query(limit)
+        events, (max_rows, _) = self._events.get(run), check_query(limit)
         if events is None:
             raise UnknownRunError(run)
-        return list(islice(enumerate(events[from_seq:], from_seq), rows))
+        return list(islice(enumerate(events[from_seq:], from_seq), max_rows))
 
     async def get(self, run: str) -> RunInfo:
         info = self._runs.get(run)
@@ -77,7 +77,7 @@ class MemoryJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        rows, before = check_query(limit, after, state)
+        max_rows, before = check_query(limit, after, state)
         matching = (
             info
             for info in self._newest_first(owner)
@@ -85,18 +85,18 @@ class MemoryJournal:
             and (session is None or info.session == session)
             and (state is None or info.summary.state == state)
         )
-        return list(islice(matching, rows))
+        return list(islice(matching, max_rows))
 
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        rows, before = check_query(limit, after)
+        max_rows, before = check_query(limit, after)
         sessions: dict[tuple[str | None, str], Runs] = {}
         for info in self._newest_first(owner):
             if info.session is not None:
                 sessions.setdefault((info.owner, info.session), []).append(info)
         matching = (_session_info(runs) for runs in sessions.values() if int(runs[0].cursor) < before)
-        return list(islice(matching, rows))
+        return list(islice(matching, max_rows))
 
     async def delete(self, run: str) -> bool:
         return self.drop(run)

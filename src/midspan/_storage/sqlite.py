@@ -101,13 +101,13 @@ class SqliteJournal:
         return await self._writer.do(work)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> StoredEvents:
-        rows, _ = check_query(limit)
+        max_rows, _ = check_query(limit)
 
         def work(connection: sqlite3.Connection) -> StoredEvents | JournalError:
             row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 return UnknownRunError(run)
-            return connection.execute(_EVENTS, (*row, from_seq, rows)).fetchall()
+            return connection.execute(_EVENTS, (*row, from_seq, max_rows)).fetchall()
 
         return await self._reader.do(work)
 
@@ -126,15 +126,15 @@ class SqliteJournal:
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
-        rows, before = check_query(limit, after, state)
+        max_rows, before = check_query(limit, after, state)
         filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
-        return await self._list(filters, rows)
+        return await self._list(filters, max_rows)
 
-    async def _list(self, filters: dict[str, Any], rows: int) -> Runs:
+    async def _list(self, filters: dict[str, Any], max_rows: int) -> Runs:
         """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
         used = {condition: value for condition, value in filters.items() if value is not None}
         query = f"{_INFO} WHERE {' AND '.join(used)} ORDER BY id DESC LIMIT ?"
-        values = (*used.values(), rows)
+        values = (*used.values(), max_rows)
 
         def work(connection: sqlite3.Connection) -> Runs:
             return [
@@ -147,10 +147,10 @@ class SqliteJournal:
     async def sessions(
         self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
     ) -> Sessions:
-        rows, before = check_query(limit, after)
-        values = {"owner": owner, "before": before, "limit": rows}
-        found = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
-        return [SessionInfo(*row) for row in found]
+        max_rows, before = check_query(limit, after)
+        values = {"owner": owner, "before": before, "limit": max_rows}
+        rows = await self._reader.do(lambda connection: connection.execute(_SESSIONS, values).fetchall())
+        return [SessionInfo(*row) for row in rows]
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""

@@ -194,9 +194,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         if isinstance(self.max_calls_per_tool, dict):
             numbers |= {"max_calls_per_tool": None, **self.max_calls_per_tool}
         for name, value in numbers.items():
-            kind = float if name == "max_seconds" else int
-            if value is not None and not (isinstance(value, int | kind) and value > 0):
-                raise ConfigError(f"{name} must be a positive {kind.__name__} or None, got {value!r}")
+            number = float if name == "max_seconds" else int
+            if value is not None and not (isinstance(value, int | number) and value > 0):
+                raise ConfigError(f"{name} must be a positive {number.__name__} or None, got {value!r}")
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
 

@@ -255,7 +255,7 @@ def read_tools(tools: Any) -> list[wire.Tool]:
 
 
 def _read_tool(tool: Any, where: str) -> wire.Tool:
-    """Return a tool with any of its fields; its functions may be given in any form."""
+    """Return anything that a caller may pass as a tool, such as a function or a Toolbox, as a Tool of the API."""
     if isinstance(tool, wire.McpServer):
         tool = {"mcp_servers": [tool]}
     elif isinstance(tool, wire.Builtin):

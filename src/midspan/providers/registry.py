@@ -44,7 +44,7 @@ _CHECK_SECONDS = 5.0
 
 
 async def check_connection(server: str, list_models: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
-    """Ask a service once for its models, to see whether it can be reached and accepts the key."""
+    """Ask a service once (`list_models` takes a retry policy) to see whether it responds and accepts the key."""
     import asyncio  # slow to import, and only `midspan doctor` needs it
 
     from midspan._http.retry import RetryPolicy

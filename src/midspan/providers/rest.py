@@ -168,11 +168,11 @@ class RestClient:
             raise self._malformed(error) from error
 
     def _malformed(self, error: Exception, data: bytes = b"") -> MalformedResponseError:
-        reason = str(error) if isinstance(error, msgspec.MsgspecError) else "a value is missing or has another type"
+        reason = str(error) if isinstance(error, msgspec.MsgspecError) else "a value is missing or has the wrong type"
         if isinstance(error, KeyError):
             reason = f"the field {error} is missing"
-        start = f", in {data[:120]!r}" if data else ""
-        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{start}")
+        excerpt = f", in {data[:120]!r}" if data else ""
+        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{excerpt}")
 
     def _request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> HttpRequest:
         limit = self._max_body_bytes

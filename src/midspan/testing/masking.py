@@ -81,7 +81,7 @@ class SecretMasker:
 
 
 def _pattern(secrets: set[str], names: frozenset[str] = frozenset()) -> re.Pattern[str]:
-    """Return a pattern of secrets, and of whole names of tools. The longest first: it may begin like another one."""
+    """Return a pattern for secrets and whole names of tools, the longest first: one may be the start of another."""
     texts = sorted(secrets | names, key=len, reverse=True)
     patterns = [rf"(?<![\w-]){re.escape(text)}(?![\w-])" if text in names else re.escape(text) for text in texts]
     return re.compile("|".join([*patterns, _SHAPES]))

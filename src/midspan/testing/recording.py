@@ -120,7 +120,7 @@ class Recorder:
             raise self._error
         try:
             data = self._encode(line)
-            if self._path is None:  # encoded after the first line, which has the names of the tools
+            if self._path is None:  # encoded after `line`, from which the masker learns the names of tools
                 self._path = _create(self._directory, self._encode(self._run))
             _append(self._path, data)
         except (OSError, TypeError, ValueError, RecursionError) as error:  # the last three: it is not JSON

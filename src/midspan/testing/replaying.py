@@ -183,7 +183,7 @@ class Replayer:
         """Return the tools of the source; if it cannot be reached, those of the recording."""
         try:
             listing = await list_source(source)
-        except ConfigError:  # as if the package or the tokens of an MCP server are missing
+        except ConfigError:  # such as a missing package or missing tokens of an MCP server
             return ToolListing(self._recording.tools)
         return ToolListing(self._recording.tools) if listing.unavailable else listing
 

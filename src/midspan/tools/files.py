@@ -18,7 +18,7 @@ FILE_MODULE_PREFIX = "midspan_tools_in_"
 
 def tools_in(name: str) -> list[Any]:
     """Load the tools of a file or module: its `tools`, else those made with @tool, else its public functions."""
-    from midspan.tools.function import Tool, tool_of  # loaded with the first file, as are the next
+    from midspan.tools.function import Tool, tool_of  # both are loaded with the first file
     from midspan.tools.source import ToolSource
 
     with user_code(f"cannot load the tools in {name!r}"):

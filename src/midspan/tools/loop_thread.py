@@ -1,4 +1,4 @@
-"""Event loops in threads of their own: for sync code that calls coroutines, and for worker processes."""
+"""Event loops in threads of their own: for sync code that calls coroutines, worker processes and local servers."""
 
 import asyncio
 import atexit
@@ -16,7 +16,7 @@ _JOIN_SECONDS = 2.0
 
 
 class LoopThread:
-    """An event loop in a thread of its own. It starts when it is first used and ends with the program."""
+    """An event loop in a thread of its own. It starts when it is first used, and ends with `close` or the program."""
 
     def __init__(self, name: str, make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
         self._name = name
@@ -66,7 +66,7 @@ class LoopThread:
                 loop.call_soon_threadsafe(lambda: asyncio.run_coroutine_threadsafe(make(), loop))
 
     def close(self) -> None:
-        """Cancel all tasks and wait a moment for them. Called when the program exits."""
+        """Cancel all tasks and wait a moment for them. Called when the program exits, unless it was called before."""
         with self._lock:
             self.is_closed = True
         atexit.unregister(self.close)
@@ -95,7 +95,7 @@ class LoopThread:
 
 
 def _reset(reference: ref[LoopThread]) -> None:
-    """Reset a thread after a fork if it is still in use; the callbacks of forks cannot be removed."""
+    """Reset a LoopThread if it still exists. Fork callbacks cannot be removed, so they must not keep it alive."""
     if thread := reference():
         thread.reset()
 

@@ -34,7 +34,7 @@ async def each_call(
     in_task: bool = True,
     order: Order | None = None,
 ) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
-    """Run the calls, at most `max_concurrency` at a time; yield position, result and seconds of each when it has ended.
+    """Run the calls, at most `max_concurrency` at a time, and yield (position, result, seconds) of each as it ends.
 
     Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """

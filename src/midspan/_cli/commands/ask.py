@@ -1,4 +1,4 @@
-"""`midspan ask`: one question, with text from stdin, files and pages of the web; one answer, as JSON of a schema."""
+"""`midspan ask`: one question, with stdin, files and web pages; one answer, as text or as JSON of a schema."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from midspan._types.run_state import RunState, ToolRun
 from midspan.errors import ConfigError, LimitReachedError
 
 _MAX_BYTES = 50_000_000
-"""Of stdin, a file or a page: far more than any model accepts, far less than the memory of a computer."""
+"""Of stdin, a file or a web page: far more than any model accepts, far less than the memory of a computer."""
 _MAX_REDIRECTS = 5
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -132,7 +132,7 @@ def _read(stream: BinaryIO, name: str) -> bytes:
 
 
 async def _download(url: str) -> Text | Blob:
-    from urllib.parse import urljoin  # few prompts have addresses
+    from urllib.parse import urljoin  # few prompts have URLs
 
     from midspan._http.messages import HttpRequest, Timeouts
     from midspan._http.transport import Transport

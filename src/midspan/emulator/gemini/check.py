@@ -20,7 +20,7 @@ from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS,
 from midspan.providers.gemini.proto import to_plain
 
 FieldErrors = Iterator[tuple[str, str]]
-"""The paths of fields, and messages about them."""
+"""Pairs of the path of a field and the message about it."""
 _INVALID_NAME = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
     "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."

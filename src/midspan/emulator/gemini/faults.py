@@ -38,7 +38,7 @@ _REPLIES: dict[str, Reply] = {
     "error_list": reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code),
     "reset_before_headers": [Reset()],
 }
-"""Sent instead of an answer."""
+"""What is sent instead of an answer, by the kind of the fault."""
 KINDS: dict[str, dict[str, float]] = {
     **{kind: {} for kind in _REPLIES},
     "rate_limit": {"seconds": 2.0},  # 429 with a RetryInfo
@@ -95,7 +95,7 @@ class Fault(Struct, frozen=True):
 
 
 def _number(text: str) -> Any:
-    """Return the number that a text is, else the text."""
+    """Parse a number. Any other text is returned as it is, for the error message."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

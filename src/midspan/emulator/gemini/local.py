@@ -78,7 +78,7 @@ class LocalGemini(HttpServer):
 
     async def _handle(self, request: Request) -> Reply:
         self.requests.append(request)
-        while sum(len(kept.body) for kept in tuple(self.requests)) > _MAX_LOG_BYTES:
+        while sum(len(entry.body) for entry in tuple(self.requests)) > _MAX_LOG_BYTES:
             self.requests.popleft()
         _log.info("%s %s, %s bytes", request.method, request.target.partition("?")[0], f"{len(request.body):,}")
         try:

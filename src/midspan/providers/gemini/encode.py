@@ -228,9 +228,7 @@ def prompt_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str
     if config.cache is not None and config.cache.key:
         if not capabilities.explicit_cache:
             raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
-        fields["cachedContent"] = (
-            config.cache.key
-        )  # it holds the other three, which the API rejects in the same request
+        fields["cachedContent"] = config.cache.key  # the API rejects the other three fields in the same request
     else:
         if config.system and capabilities.system_instruction:
             fields["systemInstruction"] = {"parts": [{"text": config.system}]}

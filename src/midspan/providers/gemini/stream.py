@@ -67,7 +67,7 @@ class StreamDecoder:
 
     @property
     def finish_reason(self) -> tuple[FinishReason, str | None]:
-        """The reason that the server gave, and its name; CUT and None until it does."""
+        """What the server's finish reason means, and its name; CUT and None until the server sends one."""
         return decode.finish_reason_of(self.candidate.finish_reason, self._api)
 
     def add(self, document: bytes) -> list[PartEvent]:
@@ -192,7 +192,7 @@ class _OpenCall:
             known.extend([value for value in values if value is not None])
 
     def complete(self) -> Raw:
-        """Return the part as it would have come unstreamed.
+        """Return the part as the server sends it without streaming.
 
         A value whose path cannot be followed is an argument with the path as its name. Such a call is not run.
         """

@@ -49,7 +49,7 @@ def _choose(question: Question, tools: list[MatchedTool]) -> Matcher | None:
 
 
 def _relevance(question: Question, tool: MatchedTool) -> float:
-    """Count the words of the question that are words of the tool; those of its name count twice."""
+    """Score the words that the tool has: 2 in its name, 1 in its description or names of parameters, 0.25 elsewhere."""
     words = (english.stems(question.content) - _ASKING) & tool.known_stems()
     return sum(2 if word in tool.name_stems else 1 if word in tool.vocabulary else 0.25 for word in words)
 

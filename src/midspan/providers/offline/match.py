@@ -71,8 +71,8 @@ class MatchedTool:
         self.first_sentence = english.text_words(re.split(r"[.;!?\n]", spec.description)[0])
         self.name_stems = english.stems(names)
         self.topics = english.stems({name for name in names if len(name) > 1} - english.ASKING - english.STOP)
-        self.own_stems = self.name_stems | english.stems(described)
-        self.vocabulary = self.own_stems.union(*(prop.stems for prop in self.parameters))
+        self.tool_stems = self.name_stems | english.stems(described)
+        self.vocabulary = self.tool_stems.union(*(prop.stems for prop in self.parameters))
         beginnings = english.name_words(spec.name.rpartition(".")[2])[:1] + described[:1]
         self.verbs = frozenset(map(english.singular, beginnings))  # with which the name and the description begin
         self.particles = self.name_words & english.words("particles")
@@ -80,7 +80,7 @@ class MatchedTool:
     def known_stems(self, arguments: Collection[str] | None = None) -> frozenset[str]:
         """The stems that a call accounts for: all but those of the options that it leaves out."""
         props = [prop for prop in self.parameters if arguments is None or prop.required or prop.name in arguments]
-        return self.own_stems.union(*(prop.vocabulary for prop in props))
+        return self.tool_stems.union(*(prop.vocabulary for prop in props))
 
 
 class Matcher:

@@ -1,8 +1,8 @@
 """What a text-only model reads: the system prompt with the tools, and the conversation.
 
 The text of the model is sent back unchanged. Results become text of the user, one line of JSON each. Start marks of
-calls in results are escaped, so a model that repeats them makes no call. `EchoFilter` detects calls that it repeats
-from anything else that it reads.
+calls in results are escaped, so a model that repeats them makes no call. `EchoFilter` detects calls that the model
+repeats from other texts.
 """
 
 import re
@@ -178,10 +178,11 @@ _QUOTES = r"[\"'“”`*\\]{0,6}"
 
 
 class EchoFilter:
-    """Knows the texts of a conversation that others wrote. They are read when the first call is checked.
+    """Detects calls that a model only repeats from the texts of the user, the results and the files.
 
     A call is an echo if one of these texts calls the same tool, in whatever form, and contains all words and numbers
     of the arguments. So a quotation is recognised even if the model changed spaces, quotes or the form of the call.
+    The texts are read when the first call is checked.
     """
 
     def __init__(self, messages: Iterable[Message]) -> None:

@@ -47,7 +47,7 @@ class CallForm(Struct, frozen=True, eq=False):
 
 
 class Unreadable(Exception):
-    """A call cannot be read, or, unless `scanner.is_call`, the text is not a call."""
+    """A call cannot be read. If `scanner.is_call` is false, the text may not be a call at all."""
 
 
 class ToolIndex:
@@ -129,7 +129,7 @@ class Scanner:
         return name[0] if name else ""
 
     def set_tool(self, name: str) -> str:
-        """Note that the text is a call of this tool, and return the declared name if there is one."""
+        """Note that the text is a call of this tool. Return its declared name; if it is unknown, the name itself."""
         self.is_call = True
         self.tool = self.tools.resolve(name) or name
         return self.tool
