@@ -174,6 +174,11 @@ def test_settings_that_no_service_accepts_are_an_error(settings: dict[str, Any],
         ModelSettings.of(settings)
 
 
+def test_setting_of_the_wrong_type_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="temperature must be a finite number, got 'hot'"):
+        ModelSettings(temperature="hot")  # type: ignore[arg-type]
+
+
 def test_settings_and_limits_may_be_omitted_or_objects() -> None:
     settings, limits = ModelSettings(max_tokens=1), Limits(max_turns=1)
     assert (ModelSettings.of(settings), Limits.of(limits)) == (settings, limits)

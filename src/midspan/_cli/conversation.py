@@ -84,8 +84,13 @@ class LoggedConversation:
             print_line(f"this is not logged: {error}")
             log = None
         self._log = log
-        self.settings = with_fallback(settings, allow_all_tools=options.yes)
-        self.agent = build_agent(self.settings, tools)
+        try:
+            self.settings = with_fallback(settings, allow_all_tools=options.yes)
+            self.agent = build_agent(self.settings, tools)
+        except BaseException:
+            if log is not None:
+                log.close()
+            raise
 
     def ask(self, prompt: str | list[Any], displays: Sequence[Display], seen: list[RunEvent], **options: Any) -> None:
         """Run the agent, show its events and add them to `seen`. Raises KeyboardInterrupt if it was cancelled."""

@@ -233,7 +233,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
             raise ConfigError(f"max_tokens must be a positive int or None, got {self.max_tokens!r}")
         for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
-            if isinstance(value, float) and not isfinite(value):  # JSON has no such number
+            if value is not None and not (isinstance(value, int | float) and isfinite(value)):  # JSON has no NaN
                 raise ConfigError(f"{name} must be a finite number, got {value!r}")
 
     @classmethod
