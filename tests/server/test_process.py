@@ -61,7 +61,7 @@ def server_process(folder: Path, gemini: LocalGemini, *arguments: str, **environ
 
 def start_slow_run(url: str, log: Path) -> str:
     run = httpx.post(f"{url}/api/v1/runs", json={"prompt": "Wait.", "session_id": "s"}, timeout=BOUND).json()
-    wait_until(log.exists)
+    wait_until(lambda: log.exists() and log.read_text() != "")
     return str(run["run_id"])
 
 
@@ -109,7 +109,7 @@ def test_runs_that_end_in_time_are_not_cancelled(tmp_path: Path, log: Path) -> N
 
         client = threading.Thread(target=ask)
         client.start()
-        wait_until(log.exists)
+        wait_until(lambda: log.exists() and log.read_text() != "")
         assert server.end() == 0
         client.join(BOUND)
         assert answers[0].json()["response"] == "It is over."
