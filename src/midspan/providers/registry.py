@@ -205,7 +205,7 @@ def _family(name: str) -> ProviderFamily:
     if name in _BUILTIN:
         module, _, attribute = _BUILTIN[name].partition(":")
         value: Any = getattr(import_module(module), attribute)
-        return value[name] if isinstance(value, dict) else value  # type: ignore[no-any-return]
+        return value[name] if isinstance(value, dict) else value  # type: ignore[no-any-return]  # of any module
     point = next(iter(_entry_points().select(name=name)), None)
     if point is None:
         raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
