@@ -3,6 +3,11 @@
 Uses the shared benchmark (../shared/bench) and its environments: `BENCH_VENVS=DIR ../shared/bench/setup.sh` once, then
 `BENCH_VENVS=DIR python benchmarks/turns.py`. Exits 1 if a budget is exceeded. `--write` updates docs/speed.md.
 `--provider anthropic openai` compares other providers with Gemini instead, without the shared benchmark.
+
+Client and server share one core. On two cores the system wakes an idle core for each request or not, as it happens to
+place the processes, and that changes the CPU of a turn by more than half. The machine may be shared, and its speed
+changes within seconds, so the contestants of a scenario run one after the other, and a ratio is the median of the
+ratios of all repetitions.
 """
 
 import asyncio
@@ -32,13 +37,15 @@ class Scenario(NamedTuple):
     description: str
     budgets: dict[str, float]
     compares_raw: bool = True
+    repeats: int = 1
+    """How often it runs per round."""
 
 
 SCENARIOS = {
     "loop1": Scenario("cpu_ms_per_turn", "CPU per turn, one tool round, ms", {"agent": 0.7, "client": 0.7}),
     "loop100": Scenario("cpu_ms_per_turn", "CPU per turn, a hundred tool rounds, ms", {"agent": 0.7, "client": 0.7}),
-    "conc64": Scenario("cpu_ms_per_turn", "CPU per turn, 64 conversations at once, ms", {"agent": 0.6}),
-    "stream": Scenario("cpu_us_per_chunk", "CPU per streamed chunk, µs", {"agent": 1.0, "client": 1.0}),
+    "conc64": Scenario("cpu_ms_per_turn", "CPU per turn, 64 conversations at once, ms", {"agent": 0.6}, repeats=3),
+    "stream": Scenario("cpu_us_per_chunk", "CPU per streamed chunk, µs", {"agent": 1.0, "client": 1.0}, repeats=5),
     "mem256": Scenario("kb_per_conv", "memory per waiting conversation, kB", {"agent": 1.05}, compares_raw=False),
     "par4": Scenario("wall_ms_min", "four parallel 50 ms tools, wall time, ms", {"agent": 1.05}, compares_raw=False),
 }
@@ -62,7 +69,9 @@ def main() -> int:
 
 
 def measure() -> Samples:
-    """Run every contestant in turn, ROUNDS times, so that all of them see the same machine."""
+    """Run every contestant of every scenario, ROUNDS times."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ["BENCH_CONTESTANTS"] = str(ROOT / "benchmarks" / "contestants")
     os.environ["MIDSPAN_PYTHON"] = sys.executable
     sys.path.insert(0, str(SHARED))
@@ -70,30 +79,34 @@ def measure() -> Samples:
     server, ports = bench.start_server()
     samples: Samples = {}
     try:
-        for _ in range(ROUNDS):
-            for name in (FLOOR, RAW_FLOOR, *CONTESTANTS):
-                for result in bench.run(
-                    CONTESTANTS.get(name, name), scenarios_of(name), f"http://127.0.0.1:{ports[0]}"
-                ):
-                    if "error" in result:
-                        sys.exit(f"{name} {result['scenario']}: {result['error'][-300:]}")
-                    scenario = result["scenario"]
-                    samples.setdefault((name, scenario), []).append(result[SCENARIOS[scenario].field])
+        for name, scenario in ROUNDS * one_round():
+            for result in bench.run(CONTESTANTS.get(name, name), scenario, f"http://127.0.0.1:{ports[0]}"):
+                if "error" in result:
+                    sys.exit(f"{name} {scenario}: {result['error'][-300:]}")
+                samples.setdefault((name, scenario), []).append(result[SCENARIOS[scenario].field])
     finally:
         server.kill()
     return samples
 
 
-def scenarios_of(name: str) -> str:
-    if name == FLOOR:
-        return ",".join(SCENARIOS)
-    if name == RAW_FLOOR:
-        return ",".join(key for key, scenario in SCENARIOS.items() if scenario.compares_raw)
-    return ",".join(key for key, scenario in SCENARIOS.items() if name in scenario.budgets)
+def one_round() -> list[tuple[str, str]]:
+    """Return the contestant and the scenario of each process, with those that are compared next to each other."""
+    return [
+        (name, key)
+        for key, scenario in SCENARIOS.items()
+        for _ in range(scenario.repeats)
+        for name in (FLOOR, *CONTESTANTS, RAW_FLOOR)
+        if runs(name, scenario)
+    ]
+
+
+def runs(name: str, scenario: Scenario) -> bool:
+    return name == FLOOR or name in scenario.budgets or (name == RAW_FLOOR and scenario.compares_raw)
 
 
 def ratio(name: str, scenario: str, samples: Samples, floor: str = FLOOR) -> float:
-    return statistics.median(samples[name, scenario]) / statistics.median(samples[floor, scenario])
+    pairs = zip(samples[name, scenario], samples[floor, scenario], strict=True)
+    return statistics.median(value / floor_value for value, floor_value in pairs)
 
 
 def rows(samples: Samples) -> list[str]:

@@ -6,6 +6,7 @@ API gives its clients, such as a string instead of a list with one text.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
+from row_files import without_surrogates
 
 from midspan._types.exchange import CachePolicy, ModelRequest, ModelResponse, Output, RequestConfig
 from midspan._types.messages import History, Message
@@ -20,9 +22,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ProviderError
 from midspan.providers import errors as openai
-from midspan.providers.anthropic import client as anthropic
-from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
-from midspan.providers.anthropic.decode import decode_response as decode_anthropic
+from midspan.providers.anthropic import decode as anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
 from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
@@ -30,6 +30,7 @@ from midspan.providers.interactions.decode import decode_response as decode_inte
 from midspan.providers.interactions.encode import request_body as encode_interaction
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
+from midspan.providers.openai.encode import encode_effort
 from midspan.providers.openai.encode import request_body as encode_chat
 from midspan.providers.openai.profile import PRESETS
 from midspan.providers.openai_responses.decode import StreamDecoder as ResponsesDecoder
@@ -60,6 +61,12 @@ class RecordedStatus:
 
 
 class Wire(Protocol):
+    messages_field: str
+    """The field of a request with the messages."""
+
+    def canonical(self, request: Json) -> Json:
+        """A recorded request without what Midspan leaves out, and with what it adds, where both mean the same."""
+
     def read(self, request: Json) -> ModelRequest: ...
 
     def encode(self, request: ModelRequest, recorded: Json) -> Json: ...
@@ -71,6 +78,12 @@ class Wire(Protocol):
     def decoder(self) -> Decoder: ...
 
     def error(self, status: int, body: bytes) -> ProviderError: ...
+
+    def has_message(self, document: Json) -> bool:
+        """Whether a response that is not streamed has a message."""
+
+    def is_end(self, event: Json) -> bool:
+        """Whether an event says why the response ends."""
 
     def sent(self, row: Json) -> Any:
         """The message of a response, as it goes back; None if the row does not show it."""
@@ -96,7 +109,26 @@ def rest_of(fields: Json, known: Iterable[str]) -> Json:
 class AnthropicWire:
     """Anthropic's Messages API, also by Vertex."""
 
+    messages_field = "messages"
     origin = "anthropic"
+
+    def canonical(self, request: Json) -> Json:
+        request = without_empty(without_nulls(request), ("tools", "stop_sequences", "system"))
+        if str(request.get("anthropic_version")).startswith("bedrock"):  # its URL has the model, and we have no client
+            del request["anthropic_version"]
+        if "anthropic_version" not in request:
+            request.setdefault("model", _IN_URL)
+        for tool in request.get("tools") or []:
+            if "input_schema" in tool:
+                tool["input_schema"] = {"type": "object", **(tool["input_schema"] or {"properties": {}})}
+        request.setdefault("max_tokens", 16_000)  # the API demands it, gateways do not
+        messages = []
+        for message in request["messages"]:
+            # The API rejects blank texts and empty messages.
+            content = [block for block in texts(message.get("content") or "") if not _is_blank(block)]
+            if content:
+                messages.append({**message, "content": content})
+        return {**request, "messages": messages}
 
     def read(self, request: Json) -> ModelRequest:
         known = ["model", "messages", "system", "tools", "tool_choice", "max_tokens", "stream", "thinking",
@@ -109,26 +141,33 @@ class AnthropicWire:
             len(system) == 1 and not rest_of(system[0], ("type", "text", "cache_control"))
         )
         if isinstance(system, list) and is_plain_system:
-            if system and system[-1].get("cache_control"):
-                marks["system"] = system[-1]["cache_control"]
+            if mark := system[-1].get("cache_control"):
+                marks["system"] = mark
             system = "".join(block["text"] for block in system)
         listed = request.get("tools") or []
         tools = [self._tool(tool, is_last=tool is listed[-1]) for tool in listed]
-        if request.get("tools") and request["tools"][-1].get("cache_control"):
-            marks["tools"] = request["tools"][-1]["cache_control"]
+        if listed and listed[-1].get("cache_control"):
+            marks["tools"] = listed[-1]["cache_control"]
         if request.get("cache_control"):
             marks["messages"] = request["cache_control"]
         extra = rest_of(request, known)
+        if not all(mark == next(iter(marks.values())) and _is_plain_mark(mark) for mark in marks.values()):
+            # One policy cannot express them, so they are passed as they are.
+            extra |= {name: request[name] for name in ("system", "tools", "cache_control") if name in request}
+            marks = {}
+        choice = request.get("tool_choice")
+        if choice is not None and not (listed and self._is_plain_choice(choice)):
+            extra["tool_choice"], choice = choice, None
         if not is_plain_system:
             extra["system"], system = system, None
         thinking = request.get("thinking") or {}
-        if thinking.get("type") not in (None, "enabled", "adaptive", "disabled") or rest_of(
-            thinking, ("type", "budget_tokens")
-        ):
+        if thinking and not self._is_plain_thinking(thinking, request):
             extra["thinking"], thinking = thinking, {}
         output_config = dict(request.get("output_config") or {})
         output = output_config.pop("format", None) or request.get("output_format")
-        if output_config:
+        if output is not None and rest_of(output, ("type", "schema")):
+            extra["output_config"], output = {**output_config, "format": output}, None
+        elif output_config:
             extra["output_config"] = {**output_config, **({"format": output} if output else {})}
         settings = ModelSettings(
             max_tokens=request.get("max_tokens"),
@@ -140,15 +179,29 @@ class AnthropicWire:
             request.get("model", "claude-on-vertex"),
             system,
             tuple(tools),
-            self._choice(request.get("tool_choice")),
+            self._choice(choice),
             settings,
             None if output is None else Output(output["schema"]),
             None if not marks else CachePolicy(ttl_seconds=_ttl(marks), parts=tuple(marks)),  # type: ignore[arg-type]
         )
         return ModelRequest(config, History(messages))
 
+    def _is_plain_thinking(self, thinking: Json, request: Json) -> bool:
+        """Whether Midspan writes it so: a budget only within limits, and each form only for models that have it."""
+        capabilities = claude_capabilities(request.get("model", _IN_URL))
+        match thinking:
+            case {"type": "enabled", "budget_tokens": int(budget), **rest} if not rest:
+                return capabilities.budget and 1_024 <= budget < request["max_tokens"]
+            case {"type": "adaptive", **rest} if not rest:
+                return capabilities.adaptive
+        return thinking == {"type": "disabled"}
+
     def _thinking(self, thinking: Json) -> int | None:
         return {"enabled": thinking.get("budget_tokens"), "adaptive": -1, "disabled": 0}.get(thinking.get("type", ""))
+
+    def _is_plain_choice(self, choice: Json) -> bool:
+        names = ("name",) if choice["type"] == "tool" else ()
+        return not rest_of(choice, ("type", "disable_parallel_tool_use", *names))
 
     def _choice(self, choice: Json | None) -> ToolChoice | None:
         if choice is None:
@@ -173,6 +226,9 @@ class AnthropicWire:
         parts = tuple(self._part(block, names) for block in content)
         if message["role"] == "system":
             return Message("user", parts, raw_data(self.origin, message))
+        if rest_of(message, ("role", "content")):
+            role = "user" if message["role"] == "user" else "model"
+            return Message(role, parts, raw_data(self.origin, {**message, "content": content}))  # type: ignore[arg-type]
         if message["role"] == "user":
             return Message("user", parts)
         return Message("model", parts, ProviderData(self.origin))
@@ -190,7 +246,7 @@ class AnthropicWire:
                 names[id] = name
                 return ToolCall(id, name, arguments, provider_data=extra("id", "name", "input"))
             case {"type": "tool_result", "tool_use_id": id}:
-                content = block.get("content", "")
+                content = block.get("content") or ""
                 listed = [] if isinstance(content, str) else content
                 if not all(self._is_plain_content(part) for part in listed):
                     return Opaque("tool_result", ProviderData(self.origin, Raw(msgspec.json.encode(block))))
@@ -206,8 +262,11 @@ class AnthropicWire:
     def _is_plain_content(self, block: Json) -> bool:
         if block["type"] == "text":
             return not rest_of(block, ("type", "text"))
-        source = block.get("source") or {}
-        is_known = source.get("type") in ("base64", "url", "file")
+        source = block.get("source")
+        if not isinstance(source, dict):
+            return False
+        known = {"base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",)}.get(str(source.get("type")))
+        is_known = known is not None and not rest_of(source, ("type", *known))
         return block["type"] in ("image", "document") and is_known and not rest_of(block, ("type", "source"))
 
     def _content(self, block: Json) -> Text | Blob:
@@ -262,29 +321,43 @@ class AnthropicWire:
             block.pop("is_error", None)
         return block
 
+    def has_message(self, document: Json) -> bool:
+        return isinstance(document.get("content"), list)
+
+    def is_end(self, event: Json) -> bool:
+        return event.get("type") == "message_delta" and bool((event.get("delta") or {}).get("stop_reason"))
+
     def sent(self, row: Json) -> Any:
-        is_whole = row["response_kind"] == "json"
+        is_whole = isinstance(row["response"], dict)
         blocks = row["response"]["content"] if is_whole else self._joined(events_of(row))
-        return [block for block in without_nulls(blocks) if block["type"] != "text" or block["text"].strip()]
+        return [
+            {**block, "input": block.get("input") or {}} if block.get("type") == "tool_use" else block
+            for block in without_nulls(blocks)
+            if not _is_blank(block)
+        ]
 
     def _joined(self, events: list[Json]) -> list[Json]:
-        blocks: list[Json] = []
+        blocks: dict[int, Json] = {}
         for event in events:
-            if event["type"] == "content_block_start":
-                blocks.append({**event["content_block"], "pieces": ""})
-            elif event["type"] == "content_block_delta":
-                delta = event["delta"]
+            if event.get("type") == "content_block_start":
+                blocks[event["index"]] = {**event["content_block"], "pieces": ""}
+            elif event.get("type") == "content_block_delta":
+                block, delta = blocks[event["index"]], event["delta"] or {}
                 for name in ("text", "thinking", "signature"):
-                    if name in delta:
-                        blocks[-1][name] = blocks[-1].get(name, "") + delta[name]
-                blocks[-1]["pieces"] += delta.get("partial_json", "")
-        for block in blocks:
+                    if delta.get(name) is not None:
+                        block[name] = (block.get(name) or "") + delta[name]
+                if delta.get("citation"):
+                    block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+                block["pieces"] += delta.get("partial_json") or ""
+        for block in blocks.values():
             if pieces := block.pop("pieces"):
-                block["input"] = json.loads(pieces)
-        return blocks
+                arguments = arguments_in(pieces)
+                block["input"] = arguments if isinstance(arguments, dict) else {}
+        return list(blocks.values())
 
     def sent_back(self, request: Json) -> Any:
-        return request["messages"][1]["content"]
+        answers = [message for message in request["messages"] if message["role"] == "assistant"]
+        return answers[0]["content"] if answers else []  # an empty one is left out
 
     def outline(self, request: Json) -> list[Any]:
         steps: list[Any] = []
@@ -299,10 +372,10 @@ class AnthropicWire:
                         steps.append((block["tool_use_id"], block["content"]))
         return [step for step in steps if step[-1] != ""]
 
-    decode = staticmethod(decode_anthropic)
+    decode = staticmethod(anthropic.decode_response)
 
     def decoder(self) -> Decoder:
-        return AnthropicDecoder(anthropic.event_error)
+        return anthropic.StreamDecoder(anthropic.event_error)
 
     def error(self, status: int, body: bytes) -> ProviderError:
         return anthropic.parse_error(RecordedStatus(status), body)  # type: ignore[arg-type]
@@ -311,11 +384,59 @@ class AnthropicWire:
 class ChatWire:
     """OpenAI's Chat Completions API, and compatible ones."""
 
+    messages_field = "messages"
+
     def __init__(self, provider: str = "openai-chat") -> None:
         host = provider.partition(":")[2]
         names = {"openrouter.ai": "openrouter", "mistral.ai": "mistral", "groq.com": "groq", "ollama.com": "ollama",
                  "deepseek.com": "deepseek", "x.ai": "xai", "together.xyz": "together"}  # fmt: skip
         self.preset = PRESETS[names.get(host, "openai" if not host else "vllm")]
+
+    def canonical(self, request: Json) -> Json:
+        request = without_empty(without_nulls(request), ("tools", "stop"))
+        request.setdefault("model", _IN_URL)
+        if isinstance(request.get("stop"), str):
+            request["stop"] = [request["stop"]]
+        messages = []
+        unanswered: list[str] = []
+        for message in request["messages"]:
+            content = message.get("content") or ""
+            if isinstance(content, list):
+                content = [self._canonical_item(item, message["role"]) for item in content if item.get("text") != ""]
+                if message["role"] != "user" and all(item.keys() == {"type", "text"} for item in content):
+                    content = "".join(item["text"] for item in content)
+            if message["role"] == "tool":  # clients add its name, or whether it is an error
+                id = message.get("tool_call_id") or (unanswered.pop(0) if unanswered else "?")
+                messages.append({"role": "tool", "tool_call_id": id, "content": content})
+                continue
+            calls = [
+                self._canonical_call(call, f"call_{len(messages)}_{at}")
+                for at, call in enumerate(message.get("tool_calls") or [])
+            ]
+            unanswered = [call["id"] for call in calls]
+            said = without_empty({**message, "content": content, "tool_calls": calls}, ("content", "tool_calls"))
+            if said.keys() - {"role"}:
+                messages.append(said)
+        return {**request, "messages": messages}
+
+    def _canonical_call(self, call: Json, id: str) -> Json:
+        """A call with an id, which some services do not demand, and without what says nothing about it."""
+        function = call.get("function")
+        if not isinstance(function, dict):
+            return call
+        arguments = function.get("arguments")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments or {}, separators=(",", ":"))
+        return {"id": id, "type": "function", **call, "function": {"name": function["name"], "arguments": arguments}}
+
+    def _canonical_item(self, item: Json, role: str) -> Json:
+        """An item, in a result without what results cannot say, such as the detail of an image."""
+        match item:
+            case {"type": "text"} if role == "tool":
+                return {"type": "text", "text": item.get("text") or ""}
+            case {"type": "image_url", "image_url": {"url": url}} if role == "tool":
+                return {"type": "image_url", "image_url": {"url": url}}
+        return item
 
     def read(self, request: Json) -> ModelRequest:
         in_results = [item for message in request["messages"] if message["role"] == "tool"
@@ -330,31 +451,41 @@ class ChatWire:
                 system.append(message["content"])
             else:
                 messages += self._message(message, names)
+        seed = self.preset.seed_field
         known = ["model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options",
-                 "temperature", "top_p", "stop", "seed", self.preset.max_tokens_field, "reasoning_effort",
+                 "temperature", "top_p", "stop", seed, self.preset.max_tokens_field, "reasoning_effort",
                  "presence_penalty", "frequency_penalty"]  # fmt: skip
         output = request.get("response_format")
         schema = (output or {}).get("json_schema") or {}
-        is_plain = not rest_of(schema, ("name", "schema")) and schema.get("name") == schema.get("schema", {}).get(
-            "title"
+        is_plain = (
+            self.preset.json_schema
+            and isinstance(schema.get("schema"), dict)
+            and schema.keys() == {"name", "schema"}
+            and schema.get("name") == schema["schema"].get("title")
         )
-        if output is None or (is_plain and schema):
+        if is_plain:
             known.append("response_format")
-        choice = request.get("tool_choice")
-        if isinstance(choice, dict) and "name" not in (choice.get("function") or {}):
+        choice, parallel = request.get("tool_choice"), request.get("parallel_tool_calls")
+        if not request.get("tools"):
+            known.remove("parallel_tool_calls")
+            parallel = None
+        if choice is not None and not (request.get("tools") and self._is_plain_choice(choice)):
             known.remove("tool_choice")
             choice = None
         effort = request.get("reasoning_effort")
-        if effort not in (None, "minimal", "low", "medium", "high"):
+        if effort not in ("low", "medium", "high") and effort != encode_effort(
+            ModelSettings(thinking=effort), request["model"]
+        ):
             known.remove("reasoning_effort")
             effort = None
-        stop = request.get("stop") or ()
         settings = ModelSettings(
             max_tokens=request.get(self.preset.max_tokens_field),
             temperature=request.get("temperature"),
             top_p=request.get("top_p"),
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
-            seed=request.get("seed"),
+            stop=tuple(request.get("stop") or ()),
+            seed=request.get(seed),
+            presence_penalty=request.get("presence_penalty"),
+            frequency_penalty=request.get("frequency_penalty"),
             thinking=effort,
             extra=rest_of(request, known),
         )
@@ -362,11 +493,19 @@ class ChatWire:
             request["model"],
             "\n\n".join(system) or None,
             tuple(self._tool(tool) for tool in request.get("tools") or []),
-            self._choice(choice, request.get("parallel_tool_calls")),
+            self._choice(choice, parallel),
             settings,
-            Output(schema["schema"]) if is_plain and schema else None,
+            Output(schema["schema"]) if is_plain else None,
         )
         return ModelRequest(config, History(messages))
+
+    def _is_plain_choice(self, choice: Any) -> bool:
+        if isinstance(choice, dict):
+            function = choice.get("function")
+            return (
+                isinstance(function, dict) and function.keys() == {"name"} and not rest_of(choice, ("type", "function"))
+            )
+        return choice in ("auto", "none", "required", "any")
 
     def _choice(self, choice: Any, parallel: bool | None) -> ToolChoice | None:
         if choice is None:
@@ -377,7 +516,8 @@ class ChatWire:
 
     def _tool(self, tool: Json) -> AnyTool:
         function = tool.get("function")
-        if not isinstance(function, dict) or rest_of(function, ("name", "description", "parameters", "strict")):
+        known = ("name", "description", "parameters", "strict")
+        if not isinstance(function, dict) or rest_of(function, known) or rest_of(tool, ("type", "function")):
             return BuiltinTool(tool.get("type", "function"), rest_of(tool, ("type",)))
         return ToolSpec(function["name"], function.get("description") or "", function.get("parameters"),
                         strict=function.get("strict"))  # fmt: skip
@@ -397,6 +537,9 @@ class ChatWire:
             return [
                 Message("user", parts, raw_data(origin, message) if rest_of(message, ("role", "content")) else None)
             ]
+        is_plain = not isinstance(content, list) or all(isinstance(part, Text) for part in parts)
+        if not is_plain or not all(isinstance(call.get("function"), dict) for call in message.get("tool_calls") or []):
+            return [Message("model", parts, raw_data(origin, message))]  # reasoning in the content, or custom tools
         calls = []
         for call in message.get("tool_calls") or []:
             names[call["id"]] = call["function"]["name"]
@@ -405,19 +548,22 @@ class ChatWire:
             calls.append(
                 ToolCall(call["id"], function["name"], raw_arguments=function["arguments"], provider_data=data)
             )
-        extra = rest_of(message, ("role", "content", "tool_calls", "annotations", "refusal"))
+        refusal = ("refusal",) if parts or calls else ()
+        extra = rest_of(message, ("role", "content", "tool_calls", "annotations", *refusal))
         reasoning = [Opaque("reasoning", ProviderData(origin, Raw(msgspec.json.encode(extra))))] if extra else []
         return [Message("model", (*reasoning, *parts, *calls), ProviderData(origin))]
 
     def _content(self, item: Json) -> Any:
         match item:
-            case {"type": "text", "text": text}:
+            case {"type": "text", "text": text, **rest} if not rest:
                 return Text(text)
-            case {"type": "image_url", "image_url": {"url": url, **rest}} if rest.get("detail") in (None, "auto"):
+            case {"type": "image_url", "image_url": {"url": url, **detail}, **rest} if not rest and (
+                detail in ({}, {"detail": "auto"})
+            ):
                 return self._blob(url, "image/*")
-            case {"type": "file", "file": {"file_data": url, **rest}}:
-                return replace(self._blob(url, "application/pdf"), name=rest.get("filename"))
-            case {"type": "document_url", "document_url": url}:
+            case {"type": "file", "file": {"file_data": url, "filename": name, **more}, **rest} if not rest | more:
+                return replace(self._blob(url, "application/pdf"), name=name)
+            case {"type": "document_url", "document_url": url, **rest} if not rest and self.preset.document_urls:
                 return self._blob(url, "application/pdf")
         return Opaque(item["type"], ProviderData(self.preset.name, Raw(msgspec.json.encode(item))))
 
@@ -450,8 +596,9 @@ class ChatWire:
             if isinstance(message.get("content"), str | list):
                 message["content"] = texts(message["content"])
                 for item in message["content"]:
-                    if item.get("type") == "image_url" and item["image_url"].get("detail") == "auto":
-                        del item["image_url"]["detail"]  # the default
+                    image = item.get("image_url")
+                    if isinstance(image, dict) and image.get("detail") == "auto":
+                        del image["detail"]  # the default
                 if not [item for item in message["content"] if item.get("text") != ""] and message.get("tool_calls"):
                     del message["content"]
             for call in message.get("tool_calls") or []:
@@ -462,31 +609,55 @@ class ChatWire:
                 messages.append(message)
         return {**request, "messages": messages}
 
+    def has_message(self, document: Json) -> bool:
+        choices = document.get("choices")
+        return isinstance(choices, list) and bool(choices) and isinstance(choices[0].get("message"), dict)
+
+    def is_end(self, event: Json) -> bool:
+        return any(choice.get("finish_reason") for choice in event.get("choices") or [])
+
     def sent(self, row: Json) -> Any:
-        if row["response_kind"] == "json":
+        if isinstance(row["response"], dict):
             return self._sent(row["response"]["choices"][0]["message"])
-        message: Json = {"role": "assistant", "content": "", "tool_calls": []}
+        content, calls = "", list[Json]()
         for event in events_of(row):
-            for choice in event["choices"]:
-                delta = choice.get("delta") or {}
-                message["content"] += delta.get("content") or ""
+            for choice in event.get("choices") or []:
+                if choice.get("index"):
+                    continue  # another answer to the same question
+                delta = choice.get("delta") or choice.get("message") or {}
+                content += "".join(item.get("text") or "" for item in texts(delta.get("content") or ""))
                 for call in delta.get("tool_calls") or []:
-                    if call.get("id"):
-                        message["tool_calls"].append(
-                            {"id": call["id"], "function": {**call["function"], "arguments": ""}}
-                        )
-                    message["tool_calls"][-1]["function"]["arguments"] += call["function"].get("arguments") or ""
-        return self._sent(message)
+                    self._add_call(calls, call)
+        return self._sent({"content": content, "tool_calls": calls})
+
+    def _add_call(self, calls: list[Json], delta: Json) -> None:
+        """Add a piece of a call: the first one has the id, or where a service gives none, the name."""
+        function = delta.get("function") or {}
+        known = [call for call in calls if call["id"] == delta.get("id")] if delta.get("id") else calls[-1:]
+        if not known or (not delta.get("id") and function.get("name")):
+            known = [{"id": delta.get("id"), "function": {"name": "", "arguments": ""}}]
+            calls += known
+        arguments = function.get("arguments") or ""
+        known[-1]["function"]["name"] = known[-1]["function"]["name"] or function.get("name") or ""
+        known[-1]["function"]["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
 
     def _sent(self, message: Json) -> Json:
-        calls = [
-            {"id": call["id"], "name": call["function"]["name"], "arguments": call["function"].get("arguments", "{}")}
-            for call in message.get("tool_calls") or []
-        ]
+        calls = []
+        for call in message.get("tool_calls") or []:
+            function = call.get("function") or {}
+            arguments = function.get("arguments")
+            calls.append(
+                {
+                    "id": call.get("id"),
+                    "name": function.get("name"),
+                    "arguments": "{}" if arguments is None else arguments,
+                }
+            )
         return {"content": message.get("content") or "", "calls": calls}
 
     def sent_back(self, request: Json) -> Any:
-        return self._sent(request["messages"][-2])
+        answers = [message for message in request["messages"] if message["role"] == "assistant"]
+        return self._sent(answers[0] if answers else {})  # an empty one is left out
 
     def outline(self, request: Json) -> list[Any]:
         steps: list[Any] = []
@@ -498,8 +669,9 @@ class ChatWire:
             if message["role"] != "assistant":
                 steps.append((message["role"], "".join(item.get("text", "") for item in content).strip()))
             steps += [
-                (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"] or "{}"))
+                (call["id"], call["function"]["name"], arguments_in(call["function"]["arguments"]))
                 for call in message.get("tool_calls") or []
+                if isinstance(call.get("function"), dict)
             ]
         return [step for step in steps if step[-1] != ""]
 
@@ -516,6 +688,48 @@ class ChatWire:
 class ResponsesWire:
     """OpenAI's Responses API."""
 
+    messages_field = "input"
+
+    def canonical(self, request: Json) -> Json:
+        request = without_empty(without_nulls(request), ("tools", "instructions"))
+        request.setdefault("model", _IN_URL)
+        for tool in request.get("tools") or []:
+            if tool.get("parameters") == {}:
+                del tool["parameters"]
+        items = request["input"]
+        if isinstance(items, list):
+            request["input"] = [
+                self._canonical_item(item)
+                for item in items
+                if item.get("role") not in ("user", "assistant") or item.get("content")  # others say nothing
+            ]
+        return request
+
+    def _canonical_item(self, item: Json) -> Json:
+        if item.get("type") == "function_call_output" and "caller" not in item:  # clients add its id and status
+            output = item.get("output")
+            output = [self._canonical_result(part) for part in output] if isinstance(output, list) else output or ""
+            return {"type": item["type"], "call_id": item["call_id"], "output": output}
+        if isinstance(item.get("content"), list):
+            return {**item, "content": [self._canonical_content(part) for part in item["content"]]}
+        return item
+
+    def _canonical_result(self, content: Json) -> Json:
+        """A content without what a result of a tool cannot say, such as the detail of an image."""
+        known = {
+            "input_text": ("text",),
+            "input_image": ("image_url", "file_id"),
+            "input_file": ("file_id", "file_url", "file_data", "filename"),
+        }
+        names = ("type", *known.get(content["type"], tuple(content)))
+        return self._canonical_content({name: content[name] for name in names if name in content})
+
+    def _canonical_content(self, content: Json) -> Json:
+        """A content with the defaults of fields that the API demands, or used to."""
+        if content.get("type") == "input_image":
+            return {"detail": "auto", **content}
+        return {"filename": "file", **content} if "file_data" in content else content
+
     def read(self, request: Json) -> ModelRequest:
         items = request["input"]
         if isinstance(items, str):
@@ -530,16 +744,21 @@ class ResponsesWire:
                 messages.append(self._message(item, names))
         known = ["model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream",
                  "max_output_tokens", "temperature", "top_p"]  # fmt: skip
-        choice = request.get("tool_choice")
-        if isinstance(choice, dict) and not self._is_plain_choice(choice):
+        choice, parallel = request.get("tool_choice"), request.get("parallel_tool_calls")
+        if not request.get("tools"):
+            known.remove("parallel_tool_calls")
+            parallel = None
+        if choice is not None and not (request.get("tools") and self._is_plain_choice(choice)):
             known.remove("tool_choice")
+            choice = None
         text = request.get("text") or {}
         output = text.get("format") or {}
         is_plain = (
             output.get("type") == "json_schema"
-            and not rest_of(text, ("format",))
-            and not rest_of(output, ("type", "name", "schema"))
-            and output["name"] == output["schema"].get("title")
+            and text.keys() == {"format"}
+            and output.keys() == {"type", "name", "schema"}
+            and isinstance(output.get("schema"), dict)
+            and output.get("name") == output["schema"].get("title")
         )
         settings = ModelSettings(
             max_tokens=request.get("max_output_tokens"),
@@ -551,14 +770,14 @@ class ResponsesWire:
             request["model"],
             "\n\n".join(system) or None,
             tuple(self._tool(tool) for tool in request.get("tools") or []),
-            self._choice(request.get("tool_choice"), request.get("parallel_tool_calls")),
+            self._choice(choice, parallel),
             settings,
             Output(output["schema"]) if is_plain else None,
         )
         return ModelRequest(config, History(messages))
 
     def _choice(self, choice: Any, parallel: bool | None) -> ToolChoice | None:
-        if choice is None or (isinstance(choice, dict) and not self._is_plain_choice(choice)):
+        if choice is None:
             return None if parallel is None else ToolChoice("auto", (), parallel)
         if isinstance(choice, str):
             return replace(ToolChoice.of(choice), parallel=parallel)
@@ -572,10 +791,13 @@ class ResponsesWire:
             return BuiltinTool(tool["type"], rest_of(tool, ("type",)))
         return ToolSpec(tool["name"], tool.get("description") or "", tool.get("parameters"), strict=tool.get("strict"))
 
-    def _is_plain_choice(self, choice: Json) -> bool:
-        if choice["type"] == "allowed_tools":
-            return all(tool.get("type") == "function" for tool in choice["tools"])
-        return bool(choice["type"] == "function")
+    def _is_plain_choice(self, choice: Any) -> bool:
+        match choice:
+            case {"type": "allowed_tools", "mode": _, "tools": tools, **rest} if not rest:
+                return all(tool.keys() == {"type", "name"} and tool["type"] == "function" for tool in tools)
+            case {"type": "function", "name": _, **rest}:
+                return not rest
+        return choice in ("auto", "none", "required")
 
     def _message(self, item: Json, names: dict[str, str]) -> Message:
         whole = ProviderData(RESPONSES, Raw(msgspec.json.encode(item)))
@@ -606,18 +828,18 @@ class ResponsesWire:
         match item:
             case {"type": "text" | "input_text", "text": text} if not rest_of(item, ("type", "text")):
                 return Text(text)
-            case {"type": "input_image", "image_url": url}:
+            case {"type": "input_image", "detail": "auto", "image_url": url, **rest} if not rest:
                 head, _, data = url.partition(";base64,")
                 return Blob(head.removeprefix("data:"), base64=data) if data else Blob("image/*", url=url)
-            case {"type": "input_image", "file_id": id}:
+            case {"type": "input_image", "detail": "auto", "file_id": id, **rest} if not rest:
                 return Blob("image/*", url=id)
-            case {"type": "input_file", "file_url": url}:
+            case {"type": "input_file", "file_url": url, **rest} if not rest:
                 return Blob("application/pdf", url=url)
-            case {"type": "input_file", "file_id": id}:
+            case {"type": "input_file", "file_id": id, **rest} if not rest:
                 return Blob("application/pdf", url=id)
-            case {"type": "input_file", "file_data": url}:
+            case {"type": "input_file", "file_data": url, "filename": name, **rest} if not rest:
                 head, _, data = url.partition(";base64,")
-                return Blob(head.removeprefix("data:"), base64=data, name=item.get("filename"))
+                return Blob(head.removeprefix("data:"), base64=data, name=name)
         return Opaque(item["type"], ProviderData(RESPONSES, Raw(msgspec.json.encode(item))))
 
     def encode(self, request: ModelRequest, recorded: Json) -> Json:
@@ -651,17 +873,24 @@ class ResponsesWire:
                 item = rest_of(item, ("type",))  # noqa: PLW2901 - what may be left out
             if isinstance(item.get("content"), str):
                 item["content"] = [{"type": "input_text", "text": item["content"]}]
-            if item.get("role") == "assistant" and item["content"] == [{"type": "input_text", "text": ""}]:
+            if item.get("role") == "assistant" and item.get("content") == [{"type": "input_text", "text": ""}]:
                 continue  # a message that says nothing
             normal.append(item)
         return {**request, "instructions": "\n\n".join(instructions), "input": normal}
 
+    def has_message(self, document: Json) -> bool:
+        return isinstance(document.get("output"), list)
+
+    def is_end(self, event: Json) -> bool:
+        return event.get("type") in ("response.completed", "response.incomplete") and self.has_message(
+            event.get("response") or {}
+        )
+
     def sent(self, row: Json) -> Any:
-        response = row["response"] if row["response_kind"] == "json" else events_of(row)[-1].get("response", {})
-        if "output" not in response:
-            return None
-        items = without_nulls(response["output"])
-        return [] if all(item["type"] == "reasoning" for item in items) else items  # the API rejects it alone
+        is_whole = isinstance(row["response"], dict)
+        responses = [row["response"]] if is_whole else [e["response"] for e in events_of(row) if self.is_end(e)]
+        items = without_nulls(responses[-1]["output"])
+        return [] if all(item.get("type") == "reasoning" for item in items) else items  # the API rejects it alone
 
     def sent_back(self, request: Json) -> Any:
         return request["input"][1:-1]
@@ -671,7 +900,7 @@ class ResponsesWire:
         for item in request["input"]:
             match item:
                 case {"type": "function_call"}:
-                    steps.append((item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
+                    steps.append((item["call_id"], item["name"], arguments_in(item["arguments"])))
                 case {"type": "function_call_output"}:
                     steps.append((item["call_id"], item["output"]))
                 case {"role": role, "content": content} if role != "assistant":
@@ -706,20 +935,56 @@ def _ttl(marks: dict[str, Json]) -> float | None:
     return None if ttl is None else 3600.0 if ttl == "1h" else 300.0
 
 
+def _is_plain_mark(mark: Json) -> bool:
+    return (
+        not rest_of(mark, ("type", "ttl")) and mark.get("type") == "ephemeral" and mark.get("ttl") in (None, "5m", "1h")
+    )
+
+
+def _is_blank(block: Json) -> bool:
+    return block.get("type") == "text" and not (block.get("text") or "").strip()
+
+
+_IN_URL = "named-in-the-url"
+"""The model of a request whose body has none."""
+
+
+def without_empty(value: Json, names: Iterable[str]) -> Json:
+    """A copy of an object without those of these fields that are empty."""
+    return {name: item for name, item in value.items() if item not in ("", [], {}) or name not in set(names)}
+
+
+def arguments_in(text: str) -> Any:
+    """The arguments of a call; text that is not JSON, because the model wrote it so or was cut, stays text."""
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
+
+
 def normalize_function(function: Json) -> None:
     """Remove what says nothing: an empty description, and parameters of a function that has none."""
     if function.get("description") == "":
         del function["description"]
-    if function.get("parameters") == {"type": "object", "properties": {}}:
+    if function.get("parameters") in ({}, {"type": "object", "properties": {}}):
         del function["parameters"]
 
 
-def events_of(row: Json) -> list[Json]:
-    """The events of a recorded stream, cut out in the simplest way there is."""
+def events_of(row: Json) -> list[Any]:
+    """The events of a recorded stream, cut out in the simplest way there is; text where one is not JSON."""
     if isinstance(row["response"], list):
         return row["response"]
-    lines = [line.removeprefix("data:").strip() for line in row["response"].splitlines() if line.startswith("data:")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
+    events = []
+    for block in re.split(r"\n\n+", re.sub(r"\r\n?", "\n", row["response"].removeprefix("\ufeff"))):
+        text = "\n".join(line.removeprefix("data:") for line in block.split("\n") if line.startswith("data:")).strip()
+        if text and text != "[DONE]":
+            try:
+                events.append(without_surrogates(json.loads(text)))
+            except ValueError:
+                events.append(text)
+    if events and isinstance(events[-1], str) and events[-1].startswith("{"):
+        events.pop()  # it was cut
+    return events
 
 
 def texts(content: Any) -> list[Any]:
@@ -733,14 +998,20 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def wire_of(provider: str, request: Any = None) -> Wire | None:
-    """The wire of a row, by what its `provider` says; compatible services have two APIs."""
-    if provider.startswith("openai-compat") and isinstance(request, dict) and "input" in request:
+def wire_of(row: Json) -> Wire | None:
+    """The wire of a row, by its URL, or if that says nothing by its `provider`; None if it is not of these APIs."""
+    provider, request = str(row["provider"]), row["request_json"]
+    path = str(row["url"]).partition("?")[0].rstrip("/")
+    if path.endswith("/chat/completions"):
+        return ChatWire(provider)
+    if path.endswith("/responses"):
         return ResponsesWire()
+    if path.endswith("/messages") or (path.endswith("awPredict") and "/anthropic/" in path):
+        return AnthropicWire()
+    if path:
+        return None
     if provider in ("anthropic", "vertex-anthropic"):
         return AnthropicWire()
-    if provider == "openai-chat" or provider.startswith("openai-compat"):
-        return ChatWire(provider)
-    if provider == "openai-responses":
+    if provider == "openai-responses" or (provider.startswith("openai") and "input" in (request or {})):
         return ResponsesWire()
-    return None
+    return ChatWire(provider) if provider.startswith("openai") else None

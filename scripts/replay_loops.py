@@ -29,6 +29,7 @@ from replay_traffic import (
     conversations,
     expected_model_turn,
     expected_results_turn,
+    is_gemini,
     next_contents,
     read_rows,
     recorded_documents,
@@ -75,18 +76,25 @@ def main(files: list[str]) -> int:
         print(__doc__)
         return 2
     skipped: Counter[str] = Counter()
-    loops = [
-        loop for file in files for rows in conversations(read_rows(Path(file))[0]) for loop in find_loops(rows, skipped)
-    ]
+    loops: list[Loop] = []
+    unreadable: list[tuple[str, str]] = []
+    for file in files:
+        rows, wrong_lines = read_rows(Path(file))
+        unreadable += wrong_lines
+        for conversation in conversations(rows):
+            try:
+                loops += find_loops(conversation, skipped)
+            except Exception as error:  # noqa: BLE001 - a row of an unknown shape must not end the script
+                unreadable.append((conversation[0]["id"], f"{type(error).__name__}: {error}"))
     failures = asyncio.run(replay(loops))
     for reason, count in sorted(skipped.items()):
         print(f"{count:5} steps skipped: {reason}")
-    for loop, reason in failures:
-        print(f"FAILED {loop.row['id']}: {reason}")
+    for id, reason in [*unreadable, *((loop.row["id"], reason) for loop, reason in failures)]:
+        print(f"FAILED {id}: {reason}")
     steps = sum(len(loop.steps) for loop in loops)
-    passed = len(loops) - len(failures)
-    print(f"{len(loops)} loops of {steps} rounds, blocking and streaming, {passed} passed, {len(failures)} failed")
-    return 1 if failures else 0
+    passed, failed = len(loops) - len(failures), len(failures) + len(unreadable)
+    print(f"{len(loops)} loops of {steps} rounds, blocking and streaming, {passed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 # What was recorded
@@ -97,7 +105,7 @@ def find_loops(rows: list[Row], skipped: Counter[str]) -> list[Loop]:
     loops: list[Loop] = []
     ends: dict[str, int] = {}
     for row in rows:
-        if "/interactions" in row["url"] or row["status"] >= 400:
+        if not is_gemini(row) or "/interactions" in row["url"] or row["status"] >= 300:
             continue
         for before, after, step in steps_of(row, rows, skipped):
             place = ends.pop(key(before), None)
@@ -117,6 +125,9 @@ def steps_of(row: Row, rows: list[Row], skipped: Counter[str]) -> list[tuple[lis
     before = contents_of(row["request_json"])
     documents = [document for document in recorded_documents(row) if isinstance(document, dict)]
     sent = expected_parts(documents) if documents and not any("error" in document for document in documents) else []
+    if open_calls(sent) and not has_finish_reason(documents):
+        skipped["the response does not say why it ends, so its calls are not run"] += 1
+        return []
     if open_calls(sent):
         after = next_contents(row, rows, before)
         if after is not None:
@@ -124,6 +135,10 @@ def steps_of(row: Row, rows: list[Row], skipped: Counter[str]) -> list[tuple[lis
             recorded_step = step(documents, sent, results_after(rest), skipped)
             return [(before, after, recorded_step)] if recorded_step is not None else []
     return steps_of_request(before, skipped) if len(rows) == 1 else []
+
+
+def has_finish_reason(documents: list[Any]) -> bool:
+    return any(item.get("finishReason") for document in documents for item in document.get("candidates") or [])
 
 
 def steps_of_request(contents: list[Any], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:

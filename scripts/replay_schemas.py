@@ -111,7 +111,7 @@ def replay_line(line: bytes, place: str, file: Path, tally: Tally) -> None:
     tally.counts["rows"] += 1
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         tally.fail(f"{place}: not JSON: {error}")
         return
     if not isinstance(row, dict):
@@ -119,7 +119,7 @@ def replay_line(line: bytes, place: str, file: Path, tally: Tally) -> None:
         return
     try:
         replay_row({"id": place, **row}, place, file, tally)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except Exception as error:  # noqa: BLE001 - no row may end the script
         tally.fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
 
 
@@ -139,11 +139,13 @@ def replay_group(row: Row, file: Path, tally: Tally) -> None:
     remotes = {uri.rstrip("#"): document for uri, document in documents.items()}
     schema = row["schema"]
     if isinstance(schema, dict):
-        schema = {"$schema": _DRAFTS[row["draft"]], **schema}
+        schema = {"$schema": draft_uri(row["draft"]), **schema}
     for test in row["tests"]:
         tally.counts["suite_tests"] += 1
         try:
-            validator = SchemaValidator(schema, formats=row["optional"], retrieve=lambda uri: remotes[uri.rstrip("#")])
+            validator = SchemaValidator(
+                schema, check_formats=row.get("optional", False), retrieve=lambda uri: remotes[uri.rstrip("#")]
+            )
             problems = validator.problems(test["data"])
         except SchemaError as error:
             tally.fail(f"{row['id']} {test['description']}: {error}")
@@ -152,6 +154,14 @@ def replay_group(row: Row, file: Path, tally: Tally) -> None:
             tally.fail(
                 f"{row['id']} {test['description']}: {[str(problem) for problem in problems] or 'no problem found'}"
             )
+
+
+def draft_uri(draft: object) -> str:
+    """Return the URI of a draft, which is written as "7", "draft7" or "draft-07"."""
+    name = str(draft).lower().removeprefix("draft").removeprefix("-").removeprefix("0")
+    if name not in _DRAFTS:
+        raise ValueError(f"unknown draft {draft!r}")
+    return _DRAFTS[name]
 
 
 def replay_functions(row: Row, file: Path, tally: Tally) -> None:
@@ -269,7 +279,7 @@ def calls_of(row: Row) -> Iterator[Row]:
     turns = row.get("calls") or []
     for turn in turns:
         for call in turn if isinstance(turn, list) else [turn]:
-            if "name" in call:
+            if isinstance(call, dict) and "name" in call:
                 yield call
 
 
@@ -290,10 +300,11 @@ def replay_call(
 
 def arguments_of(call: Row, parameters: Row) -> Row:
     """Return the arguments of a correct call: for each argument, the first acceptable value."""
-    if "acceptable_args" in call:
-        return chosen(call["acceptable_args"], parameters.get("required", ()))
-    names = list(parameters.get("properties", {}))
-    return {**dict(zip(names, call.get("positional", ()), strict=False)), **call["args"]}
+    if call.get("acceptable_args") is not None:
+        required = parameters.get("required")
+        return chosen(call["acceptable_args"], required if isinstance(required, list) else ())
+    names = list(parameters.get("properties") or {})
+    return {**dict(zip(names, call.get("positional") or (), strict=False)), **(call.get("args") or {})}
 
 
 def chosen(acceptable: Row, required: Sequence[str] = ()) -> Row:
@@ -334,7 +345,7 @@ def helper(file: Path, name: str) -> Any:
             _helpers[path] = json.loads(path.read_text(encoding="utf-8"))
         if path in _helpers:
             return _helpers[path]
-    raise SystemExit(f"{name} is neither beside {file} nor in ../shared/data")
+    raise FileNotFoundError(f"{name} is neither beside {file} nor in ../shared/data")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import project_python  # noqa: F401 - it must come first, see its docstring
 # isort: split
 import json
 import random
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 import msgspec
 from provider_rows import check_interaction, check_provider_row
 from provider_traffic import wire_of
+from row_files import lines_of, without_surrogates
 from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
 from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
 
@@ -73,20 +75,30 @@ def main(files: list[str]) -> int:
 def read_rows(file: Path) -> tuple[list[Row], list[tuple[str, str]]]:
     """Return the rows of a file, and the errors of invalid lines by file and line."""
     rows: list[Row] = []
-    unreadable = []
-    for number, line in enumerate(file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        if not line.strip():
-            continue
+    unreadable: list[tuple[str, str]] = []
+    for place, line in lines_of(file, lambda reason: unreadable.append((file.name, reason))):
+        where = f"{file.name}:{place.rpartition(':')[2]}"
         try:
             row = json.loads(line)
-        except ValueError as error:
-            unreadable.append((f"{file.name}:{number}", f"not JSON: {error}"))
+        except (ValueError, RecursionError) as error:
+            unreadable.append((where, f"not JSON: {error}"))
             continue
         if not isinstance(row, dict):
-            unreadable.append((f"{file.name}:{number}", f"a row must be an object, got {type(row).__name__}"))
+            unreadable.append((where, f"a row must be an object, got {type(row).__name__}"))
             continue
         fields = {name: value for name, value in row.items() if value is not None}
-        rows.append({**_ABSENT, "id": f"{file.name}:{number}", **fields})
+        row = {**_ABSENT, **without_surrogates(fields), "id": f"{where} {fields['id']}" if "id" in fields else where}
+        for name, default in _ABSENT.items():
+            expected = str if name == "model" else type(default)
+            if (
+                row[name] is not None
+                and name not in ("request_json", "response")
+                and not isinstance(row[name], expected)
+            ):
+                unreadable.append((where, f"{name!r} is of type {type(row[name]).__name__}"))
+                break
+        else:
+            rows.append(row)
     return rows, unreadable
 
 
@@ -110,11 +122,7 @@ def conversations(rows: list[Row]) -> list[list[Row]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[f"{row['repo']} {row['path']}"].append(row)
-    return [sorted(group, key=_index) for group in groups.values()]
-
-
-def _index(row: Row) -> int:
-    return row["index"] if isinstance(row["index"], int) else 0
+    return [sorted(group, key=lambda row: row["index"]) for group in groups.values()]
 
 
 def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: list[tuple[str, str]]) -> bool:
@@ -129,11 +137,15 @@ def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: l
 
 def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
     """Check one row. Return whether a later row has results for the calls of its response."""
-    if wire_of(row["provider"]) is not None:
-        return check_provider_row(row, conversation, rules)
+    other = wire_of(row)
+    if other is not None:
+        return check_provider_row(row, other, conversation, rules)
+    if not is_gemini(row):
+        rules.add("another API")
+        return False
     if "/interactions" in row["url"]:
         rules.add("another API")
-        check_interaction(row)
+        check_interaction(row, rules)
         return False
     check_request(row, rules)
     documents = recorded_documents(row)
@@ -142,11 +154,21 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
         check_same(document, rewritten(form, document), "response", rules)
     if row["response_kind"] == "text":
         check_text(row, rules)
-    if row["status"] >= 400 or form is not wire.GenerateContentResponse or not documents:
+    if row["status"] >= 300 or form is not wire.GenerateContentResponse or not documents:
         return False
     answer = check_response(row, documents, rules)
     looped = answer is not None and check_loop(row, conversation, answer, rules)
     return looped or (len(conversation) == 1 and check_loop_in_request(row, rules))
+
+
+_GEMINI = re.compile(
+    r"/interactions\b|/cachedContents\b|/models(/[^/:]+)?(\?|$)|:(generateContent|streamGenerateContent|countTokens)\b"
+)
+"""The endpoints of Gemini that Midspan uses."""
+
+
+def is_gemini(row: Row) -> bool:
+    return not row["url"] or _GEMINI.search(row["url"]) is not None
 
 
 # What was recorded
@@ -156,9 +178,9 @@ def recorded_documents(row: Row) -> Parsed:
     """Return the JSON documents of a response; a stream is split in the simplest way."""
     response = row["response"]
     if row["response_kind"] == "sse":
-        events = str(response or "").replace("\r\n", "\n").split("\n\n")
+        events = re.sub(r"\r\n?", "\n", str(response or "").removeprefix("\ufeff")).split("\n\n")
         texts = ["\n".join(_data(line) for line in event.split("\n")) for event in events]
-        return [json.loads(text) for text in texts if is_json(text)]
+        return [without_surrogates(json.loads(text)) for text in texts if is_json(text)]
     if row["response_kind"] == "text" or not isinstance(response, dict | list):
         return []
     return response if isinstance(response, list) else [response]
@@ -289,7 +311,7 @@ def check_error(row: Row, documents: Parsed) -> None:
     document = next(document for document in documents if isinstance(document, dict) and document.get("error"))
     message = document["error"].get("message") or "" if isinstance(document["error"], dict) else str(document["error"])
     for body in (as_bytes(document), as_bytes([document])):
-        error = parse_error(row["status"] if row["status"] >= 400 else 500, body)
+        error = parse_error(row["status"] if row["status"] >= 300 else 500, body)
         if type(error) is ProviderError or message not in str(error):
             raise Difference(f"the exception does not have the message of the server: {error!r}")
     stream = StreamDecoder()
@@ -307,15 +329,20 @@ def check_text(row: Row, rules: set[str]) -> None:
     """Check that a page of a front end, or an empty body, becomes an exception of Midspan."""
     body = str(row["response"] or "").encode()
     rules.add("not JSON")
-    if row["status"] >= 400:
+    if row["status"] >= 300:
         if type(parse_error(row["status"], body)) is ProviderError:
             raise Difference("the error response has no exception type of its own")
     elif body.strip() and not is_json(body.decode()):
+        stream = StreamDecoder()
         try:
-            decode_stream(iter((body,)), Api.DEVELOPER)
+            list(stream.feed(body))
+            stream.end()
+            if not row["streaming"]:
+                decode.response(body, Api.DEVELOPER, make_id=ids())
         except ProviderError:
             return
-        raise Difference("a text that is not JSON is accepted as a response")
+        if not (row["streaming"] and stream.is_empty):  # the client reports that a stream is empty
+            raise Difference("a text that is not JSON is accepted as a response")
 
 
 def check_sent_back(documents: Parsed, answer: ModelResponse) -> None:

@@ -1,8 +1,12 @@
 """Files with one JSON document per line, which all replay and score scripts read."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from midspan._types.texts import replace_surrogates
 
 
 class Tally:
@@ -20,6 +24,12 @@ class Tally:
 
     def share(self, part: str, whole: str) -> str:
         return f"{self.counts[part] / self.counts[whole]:.1%}" if self.counts[whole] else "no rows"
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return JSON with unpaired surrogates replaced, as everything that reads it replaces them."""
+    text = json.dumps(value, ensure_ascii=False)
+    return value if text.isascii() else json.loads(replace_surrogates(text))
 
 
 def lines_of(file: Path, fail: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:

@@ -62,7 +62,7 @@ def score_line(line: bytes, place: str, tally: Tally) -> None:
     try:
         row = json.loads(line)
         score_row(row, tally)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except Exception as error:  # noqa: BLE001 - no row may end the script
         tally.fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
 
 
@@ -70,7 +70,7 @@ def score_row(row: Row, tally: Tally) -> None:
     if row["expect"] not in ("calls", "no_call"):
         tally.counts["skipped"] += 1
         return
-    truth = [call for call in row["calls"] or () if "name" in call] if row["expect"] == "calls" else []
+    truth = [call for call in row.get("calls") or () if "name" in call] if row["expect"] == "calls" else []
     calls = calls_for(row)
     is_exact_row = bool(truth) and all_exact(calls, truth)
     kind = "irrelevant" if row["expect"] == "no_call" else "single" if len(truth) == 1 else "several"
@@ -98,10 +98,12 @@ def calls_for(row: Row) -> tuple[ToolCall, ...]:
 
 def conversation(turns: list[Row]) -> Iterator[Message]:
     for turn in turns:
-        if turn["role"] == "user":
-            yield Message.user(turn["content"])
-        elif turn["role"] == "assistant":
-            yield Message("model", (Text(turn["content"]),))
+        content = turn.get("content") or ""
+        text = content if isinstance(content, str) else "\n".join(item.get("text") or "" for item in content)
+        if turn.get("role") == "user":
+            yield Message.user(text)
+        elif turn.get("role") == "assistant":
+            yield Message("model", (Text(text),))
 
 
 def all_exact(calls: tuple[ToolCall, ...], correct_calls: list[Row]) -> bool:
@@ -116,14 +118,15 @@ def all_exact(calls: tuple[ToolCall, ...], correct_calls: list[Row]) -> bool:
 
 
 def is_exact(call: ToolCall, true: Row) -> bool:
-    if "acceptable_args" in true:
+    if true.get("acceptable_args") is not None:
         return are_acceptable(call.arguments, true["acceptable_args"])
-    values = [*true.get("positional", ()), *true["args"].values()]
-    if true.get("positional"):
+    positional, named = true.get("positional") or (), true.get("args") or {}
+    values = [*positional, *named.values()]
+    if positional:
         return len(values) == len(call.arguments) and all(
             is_same(given, value) for given, value in zip(call.arguments.values(), values, strict=True)
         )
-    return are_acceptable(call.arguments, {name: [value] for name, value in true["args"].items()})
+    return are_acceptable(call.arguments, {name: [value] for name, value in named.items()})
 
 
 def are_acceptable(given: Row, acceptable: Row) -> bool:

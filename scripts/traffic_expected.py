@@ -53,13 +53,13 @@ def whole_calls(parts: list[Any], finished: bool) -> list[Any]:
         if not isinstance(call, dict) or not (is_streamed(part) or place is not None or call == {}):
             complete.append(part)
             continue
+        fields = {n: v for n, v in call.items() if n not in ("args", "partialArgs", "willContinue")}
         if call.get("name"):
             place = len(complete)
-            complete.append(
-                {**part, "functionCall": {"args": {}, **{n: v for n, v in call.items() if n in ("name", "id")}}}
-            )
+            complete.append({**part, "functionCall": {"args": {}, **fields}})
         if place is None:
             continue
+        complete[place]["functionCall"] |= fields
         for piece in call.get("partialArgs") or []:
             put(complete[place]["functionCall"]["args"], piece)
         if not call.get("willContinue"):

@@ -11,9 +11,13 @@ from typing import Any, NamedTuple
 from traffic_expected import SKIP
 
 RULES = {
-    "another API": "an exchange of the Interactions API: only its steps are checked",
+    "another API": "the Interactions API, of which only the steps are checked, or one that Midspan does not use",
+    "rejected request": "the server rejected the request as invalid, and Midspan does not write it so",
+    "client's form": "the client writes a request in another form with the same meaning, or adds fields to a result",
+    "no message": "the response has no message of this API; it becomes an error",
+    "cut stream": "the stream does not say why it ends; the calls of such a response are not sent back as they came",
     "not JSON": "the response is a page of a front end; it becomes an error with its text",
-    "no request recorded": "only the response was recorded",
+    "no request recorded": "only the response was recorded, or a request without messages",
     "empty content": "a content without parts is omitted; the API rejects it",
     "blocked prompt": "the response is an error and has no message",
     "calls not answered": "no later row continues this one with the results of its calls",
@@ -36,7 +40,7 @@ RULES = {
     "own order": "the client changes the order of parts or results; Midspan keeps it",
     "extra parts": "the client adds parts beside the results",
     "client's names": "the client puts something else than the name of the function on a result",
-    "response fields": "the client adds fields to a result that only live sessions use",
+    "response fields": "the client adds fields to a result, such as those of live sessions; Midspan adds none",
     "media": "the client puts files of a result elsewhere",
     "envelope": "the client wraps a result that is not an object under another name",
     "rewritten turn": "the client changes the turn of the model; Midspan sends it unchanged",
@@ -118,7 +122,7 @@ def without_nulls(value: Any) -> Any:
     return {
         name: item if name in unchanged else without_nulls(item)
         for name, item in value.items()
-        if item is not None or name in unchanged
+        if item is not None or name in _VALUES_OF_USERS
     }
 
 
@@ -259,6 +263,10 @@ def _bare_result(part: Any) -> Any:
     return _inner(part, "functionResponse", bare)
 
 
+def _known_response(response: Any) -> Any:
+    return {name: value for name, value in response.items() if name in ("id", "name", "response", "parts")}
+
+
 def _without_skip(part: Any) -> Any:
     signature = str(part.get("thoughtSignature")).replace("/", "_")  # in whichever alphabet
     return _only({"thoughtSignature"})(part) if signature == SKIP else part
@@ -283,7 +291,11 @@ _CHANGES: dict[str, Callable[[Sides], Change]] = {
     "own order": _own_order,
     "client's names": _positional_names,
     "response fields": _each_part(
-        lambda part: _inner(_only({"partMetadata"})(part), "functionResponse", _only({"scheduling", "willContinue"}))
+        lambda part: (
+            {"functionResponse": _known_response(part["functionResponse"])}
+            if isinstance(part.get("functionResponse"), dict)
+            else part
+        )
     ),
     "media": _each_part(lambda part: _inner(part, "functionResponse", _only({"parts"}))),
     "envelope": _each_part(_bare_result),

@@ -21,7 +21,7 @@ def time_passes(seconds: float) -> None:
 PATIENT_PROGRAM = """
 import logging
 
-# In development mode asyncio logs slow steps of the event loop, which are normal on a busy machine.
+# In debug mode asyncio logs slow steps of the event loop, which are normal on a busy machine.
 logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().endswith("seconds"))
 """
-"""The start of a program that runs with `python -X dev` and must print nothing to stderr."""
+"""The start of a program whose stderr is checked: it may run with `python -X dev`, or with PYTHONASYNCIODEBUG."""

@@ -14,7 +14,7 @@ MidspanError
 ├── RunError                        a run ended without an answer
 │   ├── LimitReachedError           the run reached one of its limits
 │   ├── AnswerBlockedError          a filter stopped the model
-│   ├── NoAnswerError               the model gave no usable answer, also after retries
+│   ├── NoAnswerError               the model gave no usable answer, even after retries
 │   └── OutputError                 the answer does not have the requested type
 ├── CodecError                      a stored document of an unknown format or of a newer version; also a ValueError
 ├── JournalError                    a journal could not be read or written
@@ -49,12 +49,8 @@ class MidspanError(Exception):
     """If the run was read from a journal or cancelled: the name of the original exception class, or `cancelled`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args), self.__dict__
-
-
-def _restore(cls: type[MidspanError], args: tuple[Any, ...]) -> MidspanError:
-    """Copy or unpickle an error without `__init__`, whose arguments are not always the message."""
-    return cls.__new__(cls, *args)
+        # A copy is made without `__init__`, whose arguments are not always the message.
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class ConfigError(MidspanError, ValueError):
@@ -141,7 +137,7 @@ class AnswerBlockedError(RunError):
 
 
 class NoAnswerError(RunError):
-    """The model gave no usable answer, also after retries."""
+    """The model gave no usable answer, even after retries."""
 
 
 class OutputError(RunError):

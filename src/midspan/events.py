@@ -1,6 +1,5 @@
 """Events of a run, in the order in which they happen."""
 
-from midspan._types.events import ApprovalNeeded as ApprovalNeeded
 from midspan._types.events import ErrorInfo as ErrorInfo
 from midspan._types.events import Interrupted as Interrupted
 from midspan._types.events import PublicEvent as PublicEvent

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,17 +86,32 @@ def conversation(home: Path, name: str | None = None) -> tuple[Message, ...]:
             log.close()
 
 
-class Terminal:
-    """The command in a pseudo-terminal."""
+def open_pty(columns: int = 80) -> tuple[int, int]:
+    """Open a pseudo-terminal, and return the descriptors of its controller and of its device."""
+    controller, device = pty.openpty()
+    fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return controller, device
 
-    def __init__(self, *arguments: str, home: Path, columns: int = 80, **more: str) -> None:
-        self._controller, device = pty.openpty()
-        fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+def read_to_end(controller: int) -> str:
+    """Close the controller of a pseudo-terminal whose device is closed, and return what was written to it."""
+    data = b""
+    with os.fdopen(controller, "rb", buffering=0) as file, suppress(OSError):  # which is how Linux reports the end
+        while read := file.read(65_536):
+            data += read
+    return data.decode()
+
+
+class Terminal:
+    """The command in a pseudo-terminal. A `redirected` stream goes to /dev/null."""
+
+    def __init__(self, *arguments: str, home: Path, columns: int = 80, redirected: str = "", **more: str) -> None:
+        self._controller, device = open_pty(columns)
         self.process = subprocess.Popen(
             [*MIDSPAN, *arguments],
             stdin=device,
-            stdout=device,
-            stderr=device,
+            stdout=subprocess.DEVNULL if redirected == "stdout" else device,
+            stderr=subprocess.DEVNULL if redirected == "stderr" else device,
             cwd=home,
             env=environment(home, **{"TERM": "xterm-256color", **more}),
             start_new_session=True,

@@ -265,6 +265,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
     ("arguments", "code", "words"),
     [
         (["ask"], 2, "there is no question"),
+        ([""], 2, "there is no question"),
         (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
         (["ask", "-m", "offline:x", "hi"], 2, "'offline' has only one model; use 'offline' instead of 'offline:x'"),
         (["ask", "-m", "", "hi"], 2, "the model is empty"),
@@ -287,7 +288,15 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' is not a file"),
         (["ask", "-m", "offline", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),
-        (["ask", "-m", "offline", "--max-turns", "0", "hi"], 2, "max_turns must be a positive int"),
+        (
+            ["ask", "-m", "offline", "--max-turns", "0", "hi"],
+            2,
+            "argument --max-turns: '0' is not a number from 1 to 1000000000",
+        ),
+        (["runs", "-n", "-3"], 2, "argument -n/--number: '-3' is not a number from 1 to 1000000000"),
+        (["runs", "list", "2a4c53"], 2, "midspan runs list takes no ids; midspan runs show 2a4c53 shows a run"),
+        (["mcp", "list", "a"], 2, "midspan mcp list takes no arguments, got 'a'"),
+        (["mcp", "serve", "tools.py"], 2, "midspan mcp serve takes no arguments, got 'tools.py'"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["ask", "-m", "offline", "-f", "binary", "hi"], 2, "binary is neither UTF-8 text nor an image"),
     ],
@@ -626,6 +635,22 @@ def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
             offline.close()
     assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
     assert "no model is named and no key is set, so the offline\r\n  model" in notice
+
+
+def test_lines_have_the_width_of_their_own_terminal_if_the_other_stream_is_redirected(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(response({"text": "abcdefgh " * 20}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        answering = Terminal("ask", "--no-tools", "hi", home=home, columns=60, redirected="stderr", **where)
+        failing = Terminal("ask", home=home, columns=120, redirected="stdout")
+        try:
+            _, answer = answering.end()
+            _, error = failing.end()
+        finally:
+            answering.close()
+            failing.close()
+    assert answer.startswith(f"{'abcdefgh ' * 6}".strip() + "\r\n")
+    assert error == 'midspan: there is no question; pass one, for example midspan "What is 2 + 2?", or pipe one in\r\n'
 
 
 def test_no_color_turns_colors_off(home: Path) -> None:

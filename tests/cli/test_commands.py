@@ -16,7 +16,7 @@ from midspan._cli.arguments import COMMANDS
 from midspan._cli.tool_sources import load_tools
 from midspan._version import VERSION
 from tests.bounds import BOUND
-from tests.cli.terminal import environment, midspan, started
+from tests.cli.terminal import Terminal, environment, midspan, started
 from tests.gemini.recorder import recorder
 
 POOR = '''
@@ -37,6 +37,16 @@ def test_version_and_help_are_shown(tmp_path: Path) -> None:
         shown = midspan(name, "--help", home=tmp_path)
         assert (shown.code, shown.err) == (0, "")
     assert midspan(home=tmp_path).code == 2
+
+
+def test_errors_of_the_parser_are_wrapped_between_words_in_a_terminal_only(tmp_path: Path) -> None:
+    usage = "usage: midspan completion [-h] [-v] {bash,zsh,fish}\n"
+    with closing(Terminal("completion", home=tmp_path, columns=60)) as terminal:
+        code, seen = terminal.end()
+    wrapped = f"{usage}midspan completion: error: the following arguments are\n  required: shell\n"
+    assert (code, seen.replace("\r\n", "\n")) == (2, wrapped)
+    ended = midspan("completion", home=tmp_path, COLUMNS="60")
+    assert ended.err == f"{usage}midspan completion: error: the following arguments are required: shell\n"
 
 
 def test_version_imports_almost_nothing(tmp_path: Path) -> None:
@@ -118,6 +128,21 @@ def test_models_come_from_the_api_if_there_is_a_key(tmp_path: Path) -> None:
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         assert midspan("models", home=tmp_path, **where).out == "gemini:gemini-9-new\noffline\n"
         assert json.loads(midspan("models", "--json", home=tmp_path, **where).out)["source"] == "api"
+
+
+def test_models_of_a_provider_that_cannot_be_reached_do_not_hide_those_of_others(tmp_path: Path) -> None:
+    with recorder() as record:
+        record.answer({"models": [{"name": "models/gemini-9-new", "supportedGenerationMethods": ["generateContent"]}]})
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        unreachable = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+        ended = midspan("models", "--json", home=tmp_path, **where, **unreachable)
+    assert ended.code == 1
+    assert "midspan: no models of openai: " in ended.err
+    document = json.loads(ended.out)
+    assert document["models"] == ["gemini:gemini-9-new", "offline"]
+    [failure] = document["unavailable"]
+    assert failure["name"] == "openai"
+    assert "cannot connect to 127.0.0.1:9" in failure["message"]
 
 
 def test_doctor_checks_the_key_and_never_shows_it(tmp_path: Path) -> None:

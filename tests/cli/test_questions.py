@@ -1,26 +1,33 @@
 """Questions of tools in the terminal."""
 
+import os
+import subprocess
+import sys
+
+from tests.bounds import BOUND
+from tests.cli.terminal import open_pty, read_to_end
+
+WITHOUT_READERS = """
 import asyncio
-import io
+from midspan._cli.questions import Terminal
 
-import pytest
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    def add_reader(self, *_):  # as that of Windows
+        raise NotImplementedError
 
-from midspan._cli import questions
+async def main():
+    print(await Terminal().on_question("Delete it?", {"type": "boolean"}))
+
+with asyncio.Runner(loop_factory=LoopWithoutReaders) as runner:
+    runner.run(main())
+"""
 
 
-def test_answer_is_read_in_a_thread_if_the_event_loop_cannot_watch_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Windows it cannot."""
-
-    class Stdin(io.StringIO):
-        def fileno(self) -> int:
-            return 0
-
-    async def main() -> str:
-        def add_reader(*_: object) -> None:
-            raise NotImplementedError
-
-        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", add_reader, raising=False)
-        return await questions._read_line()
-
-    monkeypatch.setattr("sys.stdin", Stdin("yes\n"))
-    assert asyncio.run(main()) == "yes\n"
+def test_answer_is_read_in_a_thread_if_the_event_loop_cannot_watch_stdin() -> None:
+    controller, device = open_pty()
+    os.write(controller, b"yes\n")
+    command = [sys.executable, "-c", WITHOUT_READERS]
+    ran = subprocess.run(command, stdin=device, stdout=subprocess.PIPE, stderr=device, timeout=BOUND, check=False)
+    os.close(device)
+    assert "Delete it?" in read_to_end(controller)
+    assert ran.stdout == b"True\n"

@@ -71,6 +71,9 @@ def test_read_starts_at_any_number_and_has_a_limit(journal: Journal) -> None:
         assert await journal.read("a", 4, 100) == everything[4:]
         assert await journal.read("a", 0, 0) == []
         assert await journal.read("a", 5) == []
+        assert await journal.read("a", 10**30) == []
+        assert await journal.read("a", 3, 10**30) == everything[3:]
+        assert len(await journal.list(limit=10**30)) == 1
 
     run(main())
 

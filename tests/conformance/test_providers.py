@@ -35,7 +35,7 @@ from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
 from midspan.testing.format import FORMAT, RunLine
 from midspan.testing.masking import SecretMasker
-from midspan.testing.recording import ObservedProvider, Recorder
+from midspan.testing.recording import Recorder
 from midspan.testing.replaying import RecordingLibrary, Replayer
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
@@ -126,8 +126,7 @@ def wrapped(stack: ExitStack, folder: Path) -> Provider:
 
 def recorded(stack: ExitStack, folder: Path) -> Provider:
     run = RunLine(FORMAT, "run", REQUEST.history.messages)
-    writer = Recorder(folder, run, SecretMasker(environment={}))
-    return ObservedProvider(scripted(stack, folder), writer)
+    return Recorder(folder, SecretMasker(environment={}), run, scripted(stack, folder), ())
 
 
 PROVIDERS: dict[str, Callable[[ExitStack, Path], Provider]] = {
@@ -268,11 +267,11 @@ def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool
 
     async def main(provider: Provider) -> None:
         run_line = RunLine(FORMAT, "run", messages)
-        recorder = ObservedProvider(provider, Recorder(tmp_path, run_line, masker))
+        recorder = Recorder(tmp_path, masker, run_line, provider, ())
         then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
 
         def replayed() -> Provider:
-            return ObservedProvider(provider, Replayer(RecordingLibrary(tmp_path).take(messages)))
+            return Replayer(RecordingLibrary(tmp_path).take(messages), provider, ())
 
         events, response = await events_of(replayed())
         check_events(events, response)

@@ -5,6 +5,8 @@ import gc
 import json
 import re
 import socket
+import subprocess
+import sys
 import threading
 import warnings
 from contextlib import suppress
@@ -14,7 +16,6 @@ from typing import Any
 import pytest
 
 from midspan.emulator import LocalGemini, answer, call, http
-from midspan.emulator.gemini import local
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
 from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, send, stream, user
@@ -241,13 +242,26 @@ def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(
         pass
 
 
-def test_any_error_of_the_start_is_raised_where_the_server_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> asyncio.AbstractEventLoop:
-        raise OSError("too many open files")
+def test_any_error_of_the_start_is_raised_where_the_server_is_entered() -> None:
+    ran = subprocess.run([sys.executable, "-c", NO_MORE_FILES], stdout=subprocess.PIPE, text=True, timeout=BOUND)
+    assert ran.stdout == "Too many open files\n"
 
-    monkeypatch.setattr(http.LoopThread, "loop", fail)
-    with pytest.raises(OSError, match="too many open files"), LocalGemini():
+
+NO_MORE_FILES = """
+import os
+import resource
+
+from midspan.emulator import LocalGemini
+
+with open(os.devnull) as file:
+    next_free = file.fileno()
+resource.setrlimit(resource.RLIMIT_NOFILE, (next_free, next_free))
+try:
+    with LocalGemini():
         pass
+except OSError as error:
+    print(error.strerror)
+"""
 
 
 def test_the_url_of_an_ipv6_address_has_brackets() -> None:
@@ -271,12 +285,10 @@ def test_the_server_has_its_last_requests_errors_and_faults() -> None:
         assert list(map(str, server.injected)) == ["1:status_503"]
 
 
-def test_the_server_keeps_requests_up_to_a_total_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_MAX_LOG_BYTES", 500)
-    with LocalGemini(["Hello."]) as server:
-        for number in range(5):
-            ask(server.url, {"contents": [user(f"{number}{'x' * 150}")]})
-        kept = [json.loads(request.body)["contents"][0]["parts"][0]["text"][0] for request in server.requests]
-        assert kept == ["3", "4"]
-        ask(server.url, {"contents": [user("x" * 600)]})
+def test_the_server_keeps_requests_up_to_a_total_size() -> None:
+    with LocalGemini() as server:
+        for number in range(4):
+            send(server.url, "POST", f"/{number}", b"x" * 30_000_000)
+        assert [request.target for request in server.requests] == ["/2", "/3"]
+        send(server.url, "POST", "/4", b"x" * 70_000_000)
         assert not server.requests

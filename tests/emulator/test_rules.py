@@ -759,6 +759,17 @@ def test_results_of_tools_that_the_server_runs_may_be_in_the_model_turn(echo: Lo
     assert ask(echo.url, in_chunks).status == 200
 
 
+def test_the_number_of_an_enum_value_means_the_same_as_its_name(echo: LocalGemini) -> None:
+    any_mode = {"functionCallingConfig": {"mode": 2}}
+    declared = with_tools(tools({"name": "f", "description": "f", "parameters": {"type": 6}}), toolConfig=any_mode)
+    part = ask(echo.url, declared).json["candidates"][0]["content"]["parts"][0]
+    assert part["functionCall"]["name"] == "f"
+    without_tools = ask(echo.url, {**HI, "toolConfig": any_mode})
+    assert without_tools.message == "Function calling config is set without function_declarations."
+    assert ask(echo.url, config(thinkingConfig={"thinkingLevel": 3})).status == 200
+    assert ask(echo.url, config(thinkingConfig={"thinkingLevel": 99})).status == 400
+
+
 def test_all_unknown_fields_are_reported_together(echo: LocalGemini) -> None:
     reply = ask(echo.url, schema(type="STRING", const=1, examples=[2]))
     violations = reply.json["error"]["details"][0]["fieldViolations"]

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._http.body import Event, EventStream
+from midspan._http.body import ServerSentEvent, ServerSentEventParser
 
 
-def events(*pieces: bytes) -> list[Event]:
-    stream = EventStream()
+def events(*pieces: bytes) -> list[ServerSentEvent]:
+    stream = ServerSentEventParser()
     return [event for piece in pieces for event in stream.feed(piece)] + stream.end()
 
 
@@ -31,55 +31,66 @@ def events(*pieces: bytes) -> list[Event]:
     ],
 )
 def test_events_end_at_empty_lines(stream: bytes, data: list[bytes]) -> None:
-    assert events(stream) == [Event(one) for one in data]
+    assert events(stream) == [ServerSentEvent(one) for one in data]
 
 
 def test_event_names_belong_to_one_event() -> None:
     stream = b"event: ping\ndata: {}\n\ndata: a\n\nevent:error\r\ndata: b\r\n\r\n"
-    assert events(stream) == [Event(b"{}", "ping"), Event(b"a"), Event(b"b", "error")]
+    assert events(stream) == [ServerSentEvent(b"{}", "ping"), ServerSentEvent(b"a"), ServerSentEvent(b"b", "error")]
 
 
 def test_lines_outside_events_are_stray_events_in_order() -> None:
     stream = b'data: a\n\n{\n  "error": {}\n}\n\ndata: b\n\n'
-    assert events(stream) == [Event(b"a"), Event(b'{\n  "error": {}\n}', stray=True), Event(b"b")]
+    assert events(stream) == [
+        ServerSentEvent(b"a"),
+        ServerSentEvent(b'{\n  "error": {}\n}', stray=True),
+        ServerSentEvent(b"b"),
+    ]
 
 
 def test_stray_line_is_not_mixed_with_data() -> None:
-    assert events(b"data: a\n{}\ndata: b\n\n") == [Event(b"a"), Event(b"{}", stray=True), Event(b"b")]
+    assert events(b"data: a\n{}\ndata: b\n\n") == [
+        ServerSentEvent(b"a"),
+        ServerSentEvent(b"{}", stray=True),
+        ServerSentEvent(b"b"),
+    ]
 
 
 def test_line_of_many_megabytes_is_one_event() -> None:
     huge = b"x" * 5_000_000
     whole = b"data: " + huge + b"\r\n\r\n"
     pieces = [whole[index : index + 65_536] for index in range(0, len(whole), 65_536)]
-    assert events(*pieces) == [Event(huge)]
+    assert events(*pieces) == [ServerSentEvent(huge)]
 
 
 def test_event_ends_with_the_piece_that_has_its_empty_line() -> None:
-    stream = EventStream()
+    stream = ServerSentEventParser()
     assert stream.feed(b"data: a\n") == []
-    assert stream.feed(b"\n") == [Event(b"a")]
+    assert stream.feed(b"\n") == [ServerSentEvent(b"a")]
 
 
 def test_byte_order_mark_is_removed_at_the_start_only() -> None:
     mark = b"\xef\xbb\xbf"
-    assert events(mark + b"data: a\n\n", mark + b"{}\n\n") == [Event(b"a"), Event(mark + b"{}", stray=True)]
+    assert events(mark + b"data: a\n\n", mark + b"{}\n\n") == [
+        ServerSentEvent(b"a"),
+        ServerSentEvent(mark + b"{}", stray=True),
+    ]
 
 
 def test_stream_with_cr_line_ends_is_read_while_it_arrives() -> None:
-    stream = EventStream()
-    assert stream.feed(b"data: a\r\rda") == [Event(b"a")]
+    stream = ServerSentEventParser()
+    assert stream.feed(b"data: a\r\rda") == [ServerSentEvent(b"a")]
     assert stream.feed(b"ta: b\r") == []
-    assert stream.feed(b"\rdata: c") == [Event(b"b")]
-    assert stream.end() == [Event(b"c")]
+    assert stream.feed(b"\rdata: c") == [ServerSentEvent(b"b")]
+    assert stream.end() == [ServerSentEvent(b"c")]
     whole = b"data: a\r\rdata: b\r\r"
-    assert events(*(bytes([byte]) for byte in whole)) == [Event(b"a"), Event(b"b")]
+    assert events(*(bytes([byte]) for byte in whole)) == [ServerSentEvent(b"a"), ServerSentEvent(b"b")]
 
 
 def test_cr_within_a_line_does_not_end_it_if_other_lines_end_with_lf() -> None:
     whole = b'data: a\n\ndata: {"b":\r1}\n\n'
     for cut in range(9, len(whole)):
-        assert events(whole[:9], whole[9:cut], whole[cut:]) == [Event(b"a"), Event(b'{"b":\r1}')]
+        assert events(whole[:9], whole[9:cut], whole[cut:]) == [ServerSentEvent(b"a"), ServerSentEvent(b'{"b":\r1}')]
 
 
 lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event: e", b'{"a":1}', b"data", b"  "])

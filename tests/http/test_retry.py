@@ -2,6 +2,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -269,6 +270,13 @@ def test_policy_without_attempts_is_a_config_error() -> None:
     for attempts in (0, None, "3"):
         with pytest.raises(ConfigError, match=f"max_attempts must be an integer of at least 1, got {attempts!r}"):
             RetryPolicy(max_attempts=attempts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["base_delay_seconds", "max_delay_seconds", "max_seconds"])
+@pytest.mark.parametrize("value", [float("nan"), -1, "1", None])
+def test_delay_that_is_not_a_number_is_a_config_error(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} must be a number of at least 0, got "):
+        RetryPolicy(**{name: value})
 
 
 def test_one_attempt_is_the_smallest_number() -> None:

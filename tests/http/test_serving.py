@@ -1,11 +1,9 @@
 """Host and Origin headers that a server accepts, and addresses that it cannot listen on."""
 
-import errno
-import socket
-
 import pytest
 
-from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen_error
+from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen
+from midspan.errors import ConfigError
 
 LOCAL = LOOPBACK_HOSTS, LOOPBACK_ORIGINS
 PUBLIC = ("API.example", "db.example:81", "[::2]:81"), ("https://chat.example/",)
@@ -46,12 +44,21 @@ def test_hosts_and_origins_must_be_allowed(
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("host", "port", "message"),
     [
-        (socket.gaierror(-2, "Name or service not known"), "cannot resolve 'h'"),
-        (OSError(errno.EACCES, "Permission denied on h:80"), "cannot listen on h:80: permission denied"),
-        (OverflowError("port must be 0-65535"), "cannot listen on h:80: port must be 0-65535"),
+        ("no-such-host.invalid", 0, "cannot resolve 'no-such-host.invalid'"),
+        ("two..dots", 0, "cannot resolve 'two..dots'"),
+        ("192.0.2.1", 0, "cannot listen on 192.0.2.1:0: cannot assign requested address"),
+        ("127.0.0.1", 70_000, "cannot listen on 127.0.0.1:70000: the port must be from 0 to 65535"),
     ],
 )
-def test_address_that_cannot_be_used_is_reported_once(error: Exception, message: str) -> None:
-    assert str(listen_error("h", 80, error)) == message
+def test_address_that_cannot_be_used_is_an_error(host: str, port: int, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        listen(host, port)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(("host", "address"), [("", "0.0.0.0"), ("127.0.0.1", "127.0.0.1")])
+def test_server_listens_on_the_address_of_its_host(host: str, address: str) -> None:
+    with listen(host, 0) as listener:
+        assert listener.getsockname()[0] == address

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
-from midspan._http.messages import check_base_url, origin_of
+from midspan._http.messages import check_base_url, host_and_port
 from midspan._http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from midspan.errors import (
     ConfigError,
@@ -394,7 +394,7 @@ def test_timeout_must_be_a_positive_number(seconds: Any) -> None:
 
 
 def test_origin_of_a_url_with_an_unpaired_surrogate_can_be_printed() -> None:
-    assert origin_of("http://a\ud800b:80/").encode() == b"a\\ud800b:80"
+    assert host_and_port("http://a\ud800b:80/").encode() == b"a\\ud800b:80"
     repr(HttpRequest("POST", "http://\udcff/")).encode()
 
 
@@ -575,3 +575,8 @@ def test_body_above_the_limit_releases_its_connection_slot() -> None:
                     await transport.send(post(server.url))
 
     run(main())
+
+
+def test_transport_without_connections_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"^max_connections must be at least 1, got 0$"):
+        Transport(max_connections=0)

@@ -1,6 +1,7 @@
 """Agent and Chat: names of models, options of a run, files, concurrent runs, histories as JSON."""
 
 import asyncio
+import gzip
 import socket
 import threading
 from pathlib import Path
@@ -76,11 +77,23 @@ def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.Mo
         ({"limits": {"max_turns": 0}}, "max_turns must be a positive int or None, got 0"),
         ({"limits": {"max_turns": "3"}}, "max_turns must be a positive int or None, got '3'"),
         ({"tool_choice": {"type": "maybe"}}, "unknown tool choice"),
+        ({"prompt_mode": "yes"}, "prompt_mode must be True or False, got 'yes'"),
+        ({"calls_only": 1}, "calls_only must be True or False, got 1"),
+        ({"raise_tool_errors": "no"}, "raise_tool_errors must be True or False, got 'no'"),
+        ({"cache": True}, r"cache must be a CachePolicy, such as CachePolicy\(\), got True"),
+        ({"output": {"name": "str"}}, "output has no keyword of JSON Schema, got {'name': 'str'}; pass a type, or"),
+        ({"output": {"name": {"type": "string"}}}, "output has no keyword of JSON Schema"),
     ],
 )
 def test_invalid_option_is_an_error_when_the_agent_is_created(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent(ScriptedProvider([]), **options)
+
+
+def test_none_as_model_or_limits_of_a_run_means_those_of_the_agent() -> None:
+    agent = Agent(ScriptedProvider([ToolCall("1", "add", {"a": 1, "b": 2}), "3"]), [add], limits=Limits(max_turns=1))
+    with pytest.raises(LimitReachedError):
+        agent.run_sync("?", model=None, limits=None, on_question=None)
 
 
 def test_two_tools_of_one_name_are_an_error_when_the_agent_is_created() -> None:
@@ -92,6 +105,7 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
     agent = Agent(ScriptedProvider([]))
     for wrong, words in [
         ({"temprature": 1}, "unknown option 'temprature'; known options: cache, calls_only"),
+        ({"mesages": []}, "tool_choice, tools; a single run also has context, messages, run_id$"),
         ({"tools": ["sub"]}, "no tool named 'sub'"),
         ({"messages": [{"role": "user"}]}, "must be Message objects"),
         ({"messages": {"role": "user"}}, "must be Message objects"),
@@ -104,6 +118,10 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"settings": {"temprature": 1}}, "settings: unknown name 'temprature'; known names: max_tokens, temperature"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
         ({"model": ScriptedProvider}, "model must be a provider or a name"),
+        ({"run_id": 3}, "run_id must be a string, got 3"),
+        ({"run_id": 0}, "run_id must be a string, got 0"),
+        ({"prompt_mode": "yes"}, "prompt_mode must be True or False, got 'yes'"),
+        ({"output": {"name": "str"}}, "output has no keyword of JSON Schema, got {'name': 'str'}"),
         ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):
@@ -279,6 +297,13 @@ def test_file_of_an_unknown_media_type_is_an_error(tmp_path: Path) -> None:
             Agent(ScriptedProvider([])).run_sync(tmp_path / "x.zzz")
 
 
+def test_compressed_file_is_not_taken_for_what_it_contains(tmp_path: Path) -> None:
+    for name in ("notes.txt.gz", "photo.svgz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"notes"))
+        with pytest.raises(ConfigError, match="cannot guess the media type"):
+            Agent(ScriptedProvider([])).run_sync(tmp_path / name)
+
+
 def test_conversation_can_be_saved_as_json_and_continued() -> None:
     agent = Agent(ScriptedProvider([[ToolCall("1", "add", {"a": 1, "b": 2})], "3", "still 3"]), tools=[add])
     first = agent.run_sync("1 + 2?")
@@ -370,7 +395,7 @@ def test_calls_of_a_chat_may_be_written_as_any_api_writes_them(spelt: Any) -> No
 def test_options_of_a_single_run_are_refused_by_replace() -> None:
     agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
     for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
-        with pytest.raises(ConfigError, match=f"unknown option {name!r}"):
+        with pytest.raises(ConfigError, match=f"unknown option {name!r}; .*; a single run also has"):
             agent.replace(**{name: value})
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 

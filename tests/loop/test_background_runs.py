@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
-from midspan._loop.background_runs import BackgroundRuns
+from midspan._loop.background_runs import MAX_BYTES, MAX_RUNS, BackgroundRuns
 from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.memory import MemoryJournal
 from midspan._storage.sqlite import SqliteJournal
@@ -37,6 +38,7 @@ from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import Limits
 from midspan.errors import (
+    CodecError,
     ConfigError,
     IncompleteResponseError,
     JournalError,
@@ -69,6 +71,38 @@ async def add(a: int, b: int) -> int:
 def agent(*script: Any) -> Agent:
     turns = script or ([Text("Let me see."), ToolCall("1", "add", {"a": 1, "b": 2})], [Text("It is"), Text(" 3")])
     return Agent(ScriptedProvider(turns), tools=[add])
+
+
+def test_start_without_a_running_event_loop_is_an_error_that_says_what_to_do() -> None:
+    provider = ScriptedProvider(["hi"])
+    runs = BackgroundRuns(Agent(provider))
+    with pytest.raises(ConfigError, match="needs a running event loop; call it in a coroutine"):
+        runs.start("?", run_id="a")
+
+    async def main() -> str:
+        return (await runs.result(runs.start("?", run_id="a"))).text
+
+    assert asyncio.run(main()) == "hi"
+    assert len(provider.requests) == 1
+
+
+def test_call_that_the_journal_could_not_read_again_is_not_run(make_journal: MakeJournal) -> None:
+    called: list[int] = []
+    call = ToolCall(3, "append", {"number": 1})  # type: ignore[arg-type]
+
+    def append(number: int) -> None:
+        """Append."""
+        called.append(number)
+
+    async def main() -> list[type[RunEvent]]:
+        async with BackgroundRuns(Agent(ScriptedProvider([[call], "hi"]), tools=[append]), make_journal()) as runs:
+            id = runs.start("?")
+            with pytest.raises(CodecError, match="the id of a ToolCall of 'append' must be a string, got 3"):
+                await runs.result(id)
+            return [type(event) for _, event in await taken(runs, id)]
+
+    assert asyncio.run(main()) == [RunStart, TurnStart, RunEnd]
+    assert called == []
 
 
 async def taken(runs: BackgroundRuns, id: str, **options: Any) -> list[tuple[int, RunEvent]]:
@@ -249,17 +283,18 @@ def test_only_the_last_thousand_runs_are_kept() -> None:
 
 
 @pytest.mark.requirement("S4-16")
-def test_run_with_a_subscriber_is_kept_until_the_subscriber_has_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midspan._loop.background_runs.MAX_RUNS", 3)
-
+def test_run_with_a_subscriber_is_kept_until_the_subscriber_has_read_it() -> None:
     async def main() -> None:
-        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: [Text("x")] * 1_000))) as runs:
+        script = ScriptedProvider(chain([[Text("x")] * 1_000], repeat("done")))
+        async with BackgroundRuns(Agent(script)) as runs:
             slow = runs.subscribe(runs.start("go", run_id="slow"))
             seen = [await anext(slow)]
             await runs.result("slow")
-            for number in range(10):
+            for number in range(MAX_RUNS + 10):
                 await runs.result(runs.start("go", run_id=str(number)))
-            assert [info.run for info in await runs.journal.list()] == ["9", "8", "slow"]
+            kept = [info.run for info in await runs.journal.list()]
+            assert len(kept) == MAX_RUNS
+            assert kept[-2:] == ["11", "slow"]
             seen += [item async for item in slow]
             assert [number for number, _ in seen] == list(range(1_004))
             await runs.result(runs.start("go"))
@@ -580,6 +615,23 @@ def test_completed_run_has_its_result_if_its_end_is_stored_at_the_second_attempt
     run(main())
 
 
+def test_result_is_the_error_of_the_journal_if_the_end_is_never_stored() -> None:
+    class EndlessJournal(MemoryJournal):
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if options["summary"].ended:
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    async def main() -> None:
+        async with BackgroundRuns(agent("Hello."), EndlessJournal()) as runs:
+            id = runs.start("go")
+            with pytest.raises(JournalError, match="No space left on device"):
+                await runs.result(id)
+            assert (await runs.status(id)).phase == "failed"
+
+    run(main())
+
+
 def test_error_while_storing_the_end_is_raised_to_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:
@@ -739,19 +791,26 @@ def end_from_another_loop(ending: str) -> None:
     run(main())
 
 
-def test_run_of_a_closed_event_loop_is_garbage_collected_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def begin() -> None:
-        runs = BackgroundRuns(hanging())
-        await anext(runs.subscribe(runs.start("go")))
+def test_run_of_a_closed_event_loop_is_garbage_collected_without_errors() -> None:
+    program = """
+import asyncio, gc
+from midspan import Agent, BackgroundRuns
+from midspan.testing import ScriptedProvider
 
-    errors: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", errors.append)
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda _, context: None)  # it reports the task that never ended
-    loop.run_until_complete(begin())
-    loop.close()
-    gc.collect()
-    assert [error for error in errors if error.exc_type is not RuntimeWarning] == []  # of this subscriber, from 3.13 on
+async def begin():
+    runs = BackgroundRuns(Agent(ScriptedProvider(lambda _: asyncio.Event().wait())))
+    await anext(runs.subscribe(runs.start("go")))
+
+loop = asyncio.new_event_loop()
+loop.set_exception_handler(lambda _, context: None)  # it reports the task that never ended
+loop.run_until_complete(begin())
+loop.close()
+gc.collect()
+"""
+    # From Python 3.13 on, there is a RuntimeWarning about the subscriber.
+    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_running_run_can_only_be_waited_for_in_its_own_event_loop() -> None:
@@ -931,9 +990,14 @@ def test_events_that_nobody_waits_for_are_stored_together(read_only: bool, batch
     assert [len(batch) for batch in journal.batches] == batches
 
 
-def test_subscriber_gets_earlier_events_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midspan._loop.background._WRITE_DELAY_SECONDS", 2 * BOUND)
+class EventLoopWithoutTime(asyncio.SelectorEventLoop):
+    """An event loop in which no time passes, so that its timers never fire."""
 
+    def time(self) -> float:
+        return 0.0
+
+
+def test_subscriber_gets_earlier_events_without_waiting_for_more() -> None:
     async def main() -> None:
         looking, seen = asyncio.Event(), asyncio.Event()
 
@@ -950,7 +1014,8 @@ def test_subscriber_gets_earlier_events_without_waiting_for_more(monkeypatch: py
                     seen.set()
             assert (await runs.result(id)).text == "done"
 
-    run(main())
+    with asyncio.Runner(loop_factory=EventLoopWithoutTime) as runner:
+        runner.run(main())
 
 
 def test_read_only_call_does_not_wait_for_the_journal() -> None:
@@ -1021,6 +1086,19 @@ def test_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> None
             assert isinstance(events[-1], RunEnd)
             assert events[-1].text == "It is 3"
             assert [type(event) for event in events].count(ToolStart) == 1
+
+    run(main())
+
+
+def test_append_whose_outcome_is_unknown_fails_if_the_journal_has_other_events() -> None:
+    class ForeignJournal(ForgetfulJournal):
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            return await super().append(run, expected_seq, [to_json(TurnStart(7))] * len(events), **options)
+
+    async def main() -> None:
+        async with BackgroundRuns(agent(), ForeignJournal()) as runs:
+            with pytest.raises(JournalError, match="connection lost"):
+                await runs.result(runs.start("go"))
 
     run(main())
 
@@ -1320,20 +1398,18 @@ def test_result_of_a_run_that_has_ended_is_kept(make_journal: MakeJournal) -> No
     run(main())
 
 
-@pytest.mark.parametrize("bound", ["MAX_RUNS", "MAX_BYTES"])
-def test_kept_results_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "characters"), [(MAX_RUNS, 1), (2, MAX_BYTES // 5)])
+def test_kept_results_are_bounded(count: int, characters: int) -> None:
+    text = "x" * characters
+
     async def main() -> None:
-        journal = MemoryJournal()
-        async with BackgroundRuns(agent("short", "short", "short"), journal) as runs:
-            first = runs.start("go")
+        # The journal of this test keeps everything. Without deltas, the events of a run have its text twice.
+        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: text)), MemoryJournal()) as runs:
+            first = runs.start("go", deltas=False)
             await runs.result(first)
-            size = sum(len(document) for _, document in await journal.read(first))
-            # Two runs fit, and a third does not.
-            limit = 2 if bound == "MAX_RUNS" else size * 5 // 2
-            monkeypatch.setattr(f"midspan._loop.background_runs.{bound}", limit)
-            later = [runs.start("go"), runs.start("go")]
+            later = [runs.start("go", deltas=False) for _ in range(count)]
             for _ in range(2):
-                assert [(await runs.result(id)).text for id in later] == ["short"] * 2
+                assert all([(await runs.result(id)).text == text for id in later])
             with pytest.raises(ConfigError, match="not one of the last runs of this process"):
                 await runs.result(first)
 
@@ -1525,5 +1601,26 @@ def test_refused_start_does_not_hide_the_stored_run(make_journal: MakeJournal) -
             with pytest.raises(RunExistsError):
                 await runs.result("order")
         await journal.aclose()
+
+    run(main())
+
+
+def test_errors_of_refused_runs_that_nobody_reads_are_bounded() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        ids = [str(number) for number in range(MAX_RUNS + 1)]
+        async with BackgroundRuns(Agent(ScriptedProvider(repeat("first"))), journal) as runs:
+            for run_id in ids:
+                await runs.result(runs.start("1 + 2?", run_id=run_id))
+        async with BackgroundRuns(Agent(ScriptedProvider(repeat("second"))), journal) as runs:
+            for run_id in ids:
+                runs.start("1 + 2?", run_id=run_id)
+                while (await runs.status(run_id)).phase != "completed":  # noqa: ASYNC110 - nothing tells that it is refused
+                    await asyncio.sleep(0)
+            with pytest.raises(ConfigError, match="is not one of the last runs of this process"):
+                await runs.result(ids[0])
+            for run_id in ids[1:]:
+                with pytest.raises(RunExistsError):
+                    await runs.result(run_id)
 
     run(main())

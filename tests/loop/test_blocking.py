@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -53,11 +54,14 @@ def test_blocking_call_works_while_another_event_loop_runs_in_the_thread() -> No
 
 
 def test_blocking_call_inside_a_blocking_call_is_an_error() -> None:
+    coroutine = give(5)
+
     async def inner() -> Any:
-        return run_blocking(give(5))
+        return run_blocking(coroutine)
 
     with pytest.raises(ConfigError, match="inside another blocking call; use the async version there"):
         run_blocking(inner())
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def test_blocking_call_whose_coroutine_is_cancelled_does_not_end_the_program() -> None:
@@ -287,6 +291,8 @@ print(run_blocking(asyncio.sleep(0, "parent" if child else "child")), flush=True
 if child:
     sys.exit(os.waitpid(child, 0)[1])
 """
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=BOUND)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PATIENT_PROGRAM + program], capture_output=True, text=True, timeout=BOUND
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert sorted(ran.stdout.split()) == ["child", "parent", "parent"]

@@ -162,6 +162,7 @@ def test_cancelled_call_has_a_result_under_its_id() -> None:
         await began.wait()
         task.cancel()
         await asyncio.wait([task])
+        assert not stream.state.calls
         return stream.messages
 
     result = run(main())[-1].results[0]

@@ -1,5 +1,6 @@
 """What a new user runs into first: missing keys, bugs in tools, a forgotten context, dicts where objects are taken."""
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -132,6 +133,19 @@ def test_raise_tool_errors_raises_the_exception_of_the_tool(calls: list[ToolCall
         Agent(ScriptedProvider([calls, "x"]), [divide]).run_sync("?", raise_tool_errors=True)
     with pytest.raises(ZeroDivisionError):
         list(Agent(ScriptedProvider([calls, "x"]), [divide], raise_tool_errors=True).stream("?"))
+
+
+def test_raise_tool_errors_raises_the_first_of_several_exceptions() -> None:
+    @tool
+    async def fail(rounds: int) -> None:
+        """Fail after some rounds of the event loop."""
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        raise ValueError(f"after {rounds} rounds")
+
+    calls = [ToolCall(str(rounds), "fail", {"rounds": rounds}) for rounds in (20, 1, 10)]
+    with pytest.raises(ValueError, match="after 1 rounds"):
+        Agent(ScriptedProvider([calls]), [fail], raise_tool_errors=True).run_sync("?")
 
 
 def test_raise_tool_errors_leaves_mistakes_of_the_model_to_the_model() -> None:
@@ -333,20 +347,18 @@ async def _ended_runs(runs: BackgroundRuns, count: int) -> list[str]:
 
 
 @pytest.mark.requirement("U-07")
-def test_kept_background_runs_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_background_runs_are_bounded_in_bytes() -> None:
     import asyncio
 
-    from midspan._loop import background_runs
-
-    monkeypatch.setattr(background_runs, "MAX_BYTES", 250_000)
+    from midspan._loop.background_runs import MAX_BYTES
 
     async def main() -> None:
-        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "x" * 100_000))) as runs:
-            ids = await _ended_runs(runs, 6)
+        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "x" * (MAX_BYTES // 3)))) as runs:
+            ids = await _ended_runs(runs, 4)
             kept = [info.run for info in await runs.journal.list()]
             assert ids[-1] in kept
             assert ids[0] not in kept
-            assert len(kept) < 6
+            assert len(kept) < 4
 
     asyncio.run(main())
 

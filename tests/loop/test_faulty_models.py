@@ -9,6 +9,7 @@ import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._loop.prepare import ANSWER_TOOL
+from midspan._types.events import TurnRetry
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, Text, ToolCall
@@ -65,6 +66,12 @@ def test_provider_that_yields_nothing_is_asked_again() -> None:
     provider = Turns([answer(Text("Let me see."), call("add", a=1, b=2))], [], [answer(Text("3"))])
     result = Agent(provider, tools=[add]).run_sync("?")
     assert (result.text, result.turns) == ("3", 3)
+
+
+def test_provider_that_yields_nothing_after_an_earlier_turn_is_reported_as_cut() -> None:
+    provider = Turns([answer(Text("Let me see."), call("add", a=1, b=2))], [], [answer(Text("3"))])
+    events = list(Agent(provider, tools=[add]).stream("?"))
+    assert [event.reason for event in events if isinstance(event, TurnRetry)] == ["the response was cut off"]
 
 
 def test_error_of_one_turn_is_not_reported_for_another() -> None:
@@ -142,6 +149,29 @@ def test_cancelled_tool_is_not_reported_as_never_run() -> None:
         assert "unknown" in history[2].results[0].value
 
 
+class Endless(PartsProvider):
+    """Never waits, and never ends its answer."""
+
+    model = "endless"
+
+    async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
+        while True:
+            yield Text("word ")
+
+    async def aclose(self) -> None:
+        return
+
+
+def test_time_limit_ends_a_stream_that_always_has_another_event() -> None:
+    async def main() -> None:
+        async with Agent(Endless(), limits=Limits(max_seconds=0.1)).stream("?") as stream:
+            async for _ in stream:
+                pass
+
+    with pytest.raises(LimitReachedError, match="Maximum run time exceeded"):
+        asyncio.run(main())
+
+
 def test_time_limit_ends_the_run_although_a_tool_ignores_its_cancellation() -> None:
     @tool
     async def stubborn() -> str:
@@ -208,6 +238,9 @@ def test_answer_tool_does_not_count_as_a_tool_call() -> None:
     script = [[call("add", a=1, b=1)], [call(ANSWER_TOOL, "2", answer={"name": "Oslo", "people": 1})]]
     limits = Limits(max_tool_calls=1, max_turns=2)
     assert Agent(Old(script), tools=[add], output=City, limits=limits).run_sync("?").output == City("Oslo", 1)
+    rejected = [call(ANSWER_TOOL, "0", answer={"name": "Oslo", "people": -1})]
+    limits = Limits(max_tool_calls=1, max_turns=3)
+    assert Agent(Old([rejected, *script]), tools=[add], output=City, limits=limits).run_sync("?").turns == 3
 
 
 def test_answer_that_its_type_rejects_is_returned_to_the_model() -> None:

@@ -10,7 +10,7 @@ from midspan import Agent, tool
 from midspan._types.parts import Text, ToolCall
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from tests.bounds import BOUND
+from tests.bounds import BOUND, PATIENT_PROGRAM
 
 
 class Gemini(ScriptedProvider):
@@ -48,7 +48,9 @@ def broken():
 script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]
 print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 """
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PATIENT_PROGRAM + code], capture_output=True, text=True, timeout=BOUND
+    )
     lines = ran.stderr.splitlines()
     assert (ran.stdout, lines[0]) == ("done\n", "Model called invalid tool: nothing")
     assert (lines[1], lines[-1]) == ("tool broken raised RuntimeError", "RuntimeError: x")

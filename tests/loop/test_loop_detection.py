@@ -328,6 +328,15 @@ def test_refused_call_beside_one_that_runs_does_not_withdraw_the_tools() -> None
     assert (result.limit, notebook.runs["put"]) == (None, 3)
 
 
+def test_tools_are_not_withdrawn_if_a_change_came_between_two_refused_calls() -> None:
+    notebook = Notebook(declared=True)
+    result = Agent(
+        script(*[look()] * 6, put(1), *[look()] * 6), tools=notebook.tools, limits=Limits(max_turns=None)
+    ).run_sync("go")
+    assert (result.limit, result.text) == (None, "done")
+    assert notebook.runs["look"] == 10
+
+
 def test_model_without_tools_that_repeats_an_unknown_call_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "nope", {}))
     with pytest.raises(NoAnswerError, match="only made calls that were refused"):

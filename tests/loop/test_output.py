@@ -65,7 +65,7 @@ def test_answer_of_another_type_is_returned_to_the_model() -> None:
     provider = ScriptedProvider(["It is Oslo.", '{"name": "Oslo"}', '{"name": "Oslo", "people": 7}'])
     result = Agent(provider, output=City).run_sync("Which?")
     assert result.output == City("Oslo", 7)
-    assert "it is not JSON" in provider.requests[1].history[-1].text
+    assert "it is not valid JSON" in provider.requests[1].history[-1].text
     assert "people" in provider.requests[2].history[-1].text
 
 
@@ -133,6 +133,11 @@ def test_output_type_without_a_schema_is_an_error() -> None:
         Agent(ScriptedProvider([]), output=5).run_sync("?")
 
 
+@pytest.mark.parametrize("schema", [{}, {"description": "anything"}, {"minimum": 3}, {"not": {"type": "string"}}])
+def test_schema_without_a_type_is_accepted(schema: dict[str, Any]) -> None:
+    assert Agent(ScriptedProvider(["5"]), output=schema).run_sync("?").output == 5
+
+
 def test_limit_message_is_the_output_of_a_typed_run() -> None:
     script = [[ToolCall(str(n), "people", {"city": str(n)})] for n in range(5)]
     limits = Limits(max_turns=1, on_limit="message")
@@ -189,11 +194,21 @@ def test_answer_tool_can_be_called_although_other_calls_are_forbidden(case: str,
     assert provider.requests[-1].config.tool_choice == ToolChoice("required", ("final_answer",))
 
 
+def test_tool_with_the_name_of_the_answer_tool_is_refused() -> None:
+    @tool(name="final_answer")
+    def give(text: str) -> str:
+        """Give it."""
+        return text
+
+    with pytest.raises(ConfigError, match="Midspan names 'final_answer', and the agent has a tool of that name"):
+        Agent(ByCall(["x"]), [give], output=Place).run_sync("?")
+
+
 def test_output_error_quotes_the_answer() -> None:
     with pytest.raises(OutputError, match=r"^the answer is not of the requested type: .*; it was '.no.'$"):
         Agent(ScriptedProvider(['"no"'] * 9), output=int).run_sync("?")
     with pytest.raises(
-        OutputError, match=r"^the answer is not of the requested type: it is not JSON: .*; it was 'no no no'$"
+        OutputError, match=r"^the answer is not of the requested type: it is not valid JSON: .*; it was 'no no no'$"
     ):
         Agent(ScriptedProvider(["no no no"] * 9), output=int).run_sync("?")
 

@@ -108,6 +108,23 @@ def test_model_that_only_calls_tools_that_need_approval_gets_no_endless_run() ->
         Agent(provider, Guarded(), limits=Limits(max_turns=None)).run_sync("?")
 
 
+def test_complete_call_before_a_forbidden_one_that_may_be_cut_off_is_run() -> None:
+    shop = Shop()
+    cut = ModelResponse(Message("model", (*calls("look", 1), *calls("pay", 1))), FinishReason.LENGTH)
+    choice = {"type": "required", "tool": "look"}
+    result = Agent(ScriptedProvider([cut, "done"]), shop.tools, tool_choice=choice).run_sync("?")
+    assert [run.is_error for run in result.tool_calls] == [False, True]
+    assert "is not available now" in result.tool_calls[1].value
+
+
+def test_run_that_makes_calls_instead_of_its_answer_ends_with_the_first_limit() -> None:
+    limits = Limits(max_tool_calls=1, max_turns=3, on_limit="answer")
+    provider = ScriptedProvider(lambda request: ToolCall("1", "pay", {"n": len(request.history)}))
+    with pytest.raises(LimitReachedError) as caught:
+        Agent(provider, Shop().tools, limits=limits).run_sync("?")
+    assert caught.value.limit == "max_tool_calls"
+
+
 def test_valid_call_after_refused_turns_is_run() -> None:
     shop = Shop()
     unreadable = ToolCall("1", "pay", {}, raw_arguments="{", arguments_error="the arguments are not valid JSON")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from midspan import Agent, Chat
+from midspan import Agent, Chat, tool
 from midspan._loop.prompt import conversation
 from midspan.messages import History, Message, Text, ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
@@ -33,6 +33,12 @@ def test_messages_after_a_repaired_conversation_are_repaired_as_in_a_new_one(
     assert conversation(prompt, History(continued)) == (expected, count)
 
 
+def test_result_in_the_same_message_as_its_call_answers_it() -> None:
+    answered = Message("model", (CALL, RESULT, Text("It is 3.")))
+    history, _ = conversation("next", [Message.user("a"), answered])
+    assert history.messages == (Message.user("a"), answered, Message.user("next"))
+
+
 def test_chat_repairs_only_the_messages_since_its_last_run() -> None:
     chat = Chat(Agent(ScriptedProvider(["answer"] * 100)))
     for _ in range(100):
@@ -53,3 +59,11 @@ def test_values_derived_from_a_history_are_kept_unless_its_messages_were_repaire
         history.derived("count", lambda _known, new: len(new))
         longer, _ = conversation("c", history)
         assert longer.derived("count", lambda known, new: (known, len(new))) == expected  # type: ignore[comparison-overlap]
+
+
+def test_calls_in_adjacent_messages_at_the_end_are_run_together() -> None:
+    first, second = Message("model", (Text("Both."), CALL)), Message("model", (ToolCall("2", "add", {}),))
+    provider = ScriptedProvider(["done"])
+    result = Agent(provider, [tool(lambda: 3, name="add")]).run_sync(messages=[Message.user("?"), first, second])
+    assert [run.value for run in result.tool_calls] == [3, 3]
+    assert [message.role for message in provider.requests[0].history] == ["user", "model", "user"]

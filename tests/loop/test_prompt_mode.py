@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.events import TextDelta, TurnRetry
 from midspan._types.exchange import ModelRequest
 from midspan._types.parts import Text, ToolCall
 from midspan.providers.provider import ModelProfile
@@ -169,6 +170,17 @@ def test_an_unreadable_call_is_never_run_and_reported_to_the_model() -> None:
     told = [request.history[-1].text for request in provider.requests]
     assert "cloudgenie_create_resource" in told[1]
     assert "cloudgenie_destroy" in told[2]
+
+
+def test_text_around_a_rejected_call_is_streamed_and_is_not_part_of_the_answer() -> None:
+    rejected = "Let me look.\nTOOL_CALL: get_blueprints({})\nThere are two."
+    stream = Agent(Writer([rejected, "None."]), tools=[cloudgenie_get_blueprints]).stream("Which?")
+    events = list(stream)
+    [retry] = [event for event in events if isinstance(event, TurnRetry)]
+    texts = [event.text for event in events if isinstance(event, TextDelta) and event.turn == retry.turn]
+    assert texts == ["Let me look.\n", "\nThere are two."]
+    assert stream.messages[1].text == "".join(texts)
+    assert stream.result.text == "None."
 
 
 def test_a_typed_answer_in_prompt_mode_is_a_call() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._types.context import RunContext
-from midspan._types.events import RunStart, TextDelta, ToolProgress, TurnEnd
+from midspan._types.events import RunStart, TextDelta, ToolProgress, ToolStart, TurnEnd
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
@@ -335,6 +335,40 @@ def test_reader_ends_if_the_stream_is_closed_before_the_first_step_of_the_run() 
         assert await asyncio.wait_for(reader, BOUND) == []
 
     asyncio.run(main())
+
+
+def test_second_close_waits_for_a_tool_that_is_cleaning_up() -> None:
+    cleaned: list[bool] = []
+
+    async def main() -> None:
+        cleaning, may_end = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def work() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cleaning.set()
+                await may_end.wait()
+                cleaned.append(True)
+
+        stream = Agent(ScriptedProvider([ToolCall("1", "work")]), [work]).stream("?")
+        while not isinstance(await anext(stream), ToolStart):
+            pass
+        reader = asyncio.create_task(drained(stream))
+        await asyncio.sleep(0)
+        closers = [asyncio.create_task(stream.aclose())]
+        await cleaning.wait()
+        closers.append(asyncio.create_task(stream.aclose()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in closers)
+        may_end.set()
+        await asyncio.gather(*closers)
+        assert cleaned
+        await asyncio.wait([reader])
+
+    run(main)
 
 
 def test_stream_can_be_closed_by_several_tasks_at_once() -> None:

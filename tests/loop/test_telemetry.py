@@ -11,10 +11,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from midspan import Agent, BackgroundRuns, Gemini, Limits, RunContext, Telemetry, tool
+from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan.emulator import LocalGemini, answer, call
 from midspan.errors import ConfigError, LimitReachedError
 from midspan.events import TextDelta
-from midspan.messages import Blob, Text, Thought, ToolCall, ToolResult
+from midspan.messages import Blob, Message, Text, Thought, ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer, ToolListing, ToolSource, ToolSpec, mcp_app, trace_headers
 from midspan.toolsets.weather import weather_tool
@@ -219,6 +220,21 @@ def test_request_whose_stream_is_closed_early_has_not_failed() -> None:
 
     asyncio.run(main())
     assert recorded.one("chat scripted").status.status_code is trace.StatusCode.UNSET
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_span_of_a_request_has_the_usage_and_the_finish_reason(streams: bool) -> None:
+    recorded = Recorded()
+    response = ModelResponse(Message("model", (Text("hi"),)), FinishReason.END, usage=Usage(input=3, output=2))
+    agent = Agent(ScriptedProvider([response]), telemetry=recorded.telemetry)
+    if streams:
+        list(agent.stream("Go."))
+    else:
+        agent.run_sync("Go.")
+    attributes = recorded.one("chat scripted").attributes or {}
+    assert attributes["gen_ai.usage.input_tokens"] == 3
+    assert attributes["gen_ai.usage.output_tokens"] == 2
+    assert attributes["gen_ai.response.finish_reasons"] == (str(FinishReason.END),)
 
 
 def test_cancelled_run_ends_its_spans() -> None:

@@ -11,7 +11,7 @@ import pytest
 from midspan import Agent, tool
 from midspan._loop.turn import checked_response
 from midspan._types.context import RunContext
-from midspan._types.events import ToolCallDelta, TurnStart
+from midspan._types.events import TextDelta, ThoughtDelta, ToolCallDelta, TurnStart
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     FinishReason,
@@ -24,7 +24,7 @@ from midspan._types.exchange import (
     RequestConfig,
 )
 from midspan._types.messages import History, Message
-from midspan._types.parts import Opaque, Text, ToolCall
+from midspan._types.parts import Opaque, Text, Thought, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import capabilities_of
@@ -96,6 +96,14 @@ def test_first_delta_of_a_call_has_its_id_and_name() -> None:
         ToolCallDelta(1, 1, "?}"),
         ToolCallDelta(1, 0, "?}"),
     ]
+
+
+def test_pieces_of_thoughts_and_text_are_streamed_unless_they_are_empty() -> None:
+    turn = [Thought(""), Thought("Add them."), Text(""), Text("It is 3.")]
+    events = [
+        event for event in Agent(ScriptedProvider([turn])).stream("?") if isinstance(event, TextDelta | ThoughtDelta)
+    ]
+    assert events == [ThoughtDelta(1, "Add them."), TextDelta(1, "It is 3.")]
 
 
 def test_tool_that_has_timed_out_cannot_call_others() -> None:

@@ -397,6 +397,7 @@ def test_blank_texts_do_not_go_back() -> None:
     assert response.message.text == " a"
     assert raw_of(response) == {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
     assert raw_of(decoded({"type": "text", "text": ""})) is None
+    assert raw_of(decoded({"type": "text", "text": None})) is None
     blocks = [{"type": "text", "text": ""}, {"type": "text", "text": ""}]
     assert raw_of(streamed((blocks[0], []), (blocks[1], [{"type": "text_delta", "text": "a"}]))) == raw_of(response)
 
@@ -437,6 +438,28 @@ def test_streamed_blocks_are_put_together() -> None:
     first, second = response.citations
     assert (first.url, first.title, first.start, first.end, first.quote) == ("https://x", "X", 5, 6, "c")
     assert (second.url, second.title, second.start, second.end, second.quote) == ("https://y", "", 5, 6, None)
+
+
+def test_null_at_the_start_of_a_streamed_block_is_empty() -> None:
+    response = streamed(
+        (
+            {"type": "thinking", "thinking": None, "signature": None},
+            [{"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"}],
+        ),
+        ({"type": "text", "text": None}, [{"type": "text_delta", "text": "a"}]),
+        ({"type": "text"}, []),
+    )
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "a"}]
+    assert raw_of(response) == {"role": "assistant", "content": blocks}
+    assert [type(part) for part in response.message.parts] == [Thought, Text, Text]
+
+
+@pytest.mark.parametrize("fields", [{}, {"input": None}])
+def test_call_without_arguments_goes_back_with_empty_ones(fields: Any) -> None:
+    response = decoded({"type": "tool_use", "id": "c", "name": "f", **fields})
+    assert response.message.calls == (ToolCall("c", "f"),)
+    [_, back] = messages_of(HI, response.message)
+    assert back["content"] == [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]
 
 
 def test_citations_of_documents() -> None:

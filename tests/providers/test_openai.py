@@ -516,6 +516,14 @@ def test_streamed_reasoning_details_are_joined_by_type_and_index() -> None:
     }
 
 
+def test_streamed_calls_with_one_id_and_two_indexes_are_two_calls() -> None:
+    def delta(index: int, arguments: str) -> dict[str, Any]:
+        return {"tool_calls": [{"index": index, "id": "a", "function": {"name": "f", "arguments": arguments}}]}
+
+    pieces = delta(0, '{"x":'), delta(0, "1}"), delta(1, '{"x":2}')
+    assert [call.arguments for call in streamed(*pieces).message.calls] == [{"x": 1}, {"x": 2}]
+
+
 def test_arguments_may_be_an_object() -> None:
     call = {"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}
     for response in (decoded({"tool_calls": [call]}), streamed({"tool_calls": [call]}, reason="tool_calls")):

@@ -20,10 +20,10 @@ from midspan.providers.registry import (
     credential_variables,
     default_family,
     default_provider,
-    fallback_family,
     families,
     family_name,
     family_variables,
+    offline_family,
     provider_of,
 )
 from tests.bounds import BOUND
@@ -89,8 +89,8 @@ def test_default_provider_belongs_to_the_default_family(monkeypatch: pytest.Monk
 
 
 def test_fallback_family_needs_no_credentials() -> None:
-    assert fallback_family().name == "offline"
-    assert fallback_family().environment == ()
+    assert offline_family().name == "offline"
+    assert offline_family().environment == ()
 
 
 def test_credential_variables_are_those_of_the_first_families() -> None:
@@ -208,7 +208,7 @@ MODELS = {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}
 def test_check_of_a_family_asks_its_service_for_the_models(
     name: str, url_variable: str, key_variable: str, service_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_CHECK_SECONDS", BOUND)
+    monkeypatch.setattr(registry, "CHECK_SECONDS", BOUND)
     family = find_family(name)
     assert family.list_models is not None
     assert family.check is not None

@@ -1,7 +1,7 @@
 """RestClient: URLs and headers, errors of a service, and streams of server-sent events."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from email.utils import formatdate
 from typing import Any
@@ -271,6 +271,33 @@ def test_error_in_the_piece_with_the_first_items_is_retried() -> None:
         failing = b'data: {"n": 1}\n\nevent: error\ndata: {"type": "overloaded", "message": "later"}\n\n'
         async with Server(in_turn(events(failing), events(b'data: {"n": 2}\n\n'))) as server:
             assert await streamed(client(server.url)) == [{"n": 2}]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("last", "expected"), [(2, [1, 2, IncompleteResponseError]), (3, [1, 3])])
+def test_connection_that_breaks_after_the_end_of_the_response_has_lost_nothing(last: int, expected: list[Any]) -> None:
+    class Reader(JsonEventReader):
+        def feed(self, piece: bytes) -> Iterator[Any]:
+            for item in super().feed(piece):
+                self.is_complete = item == 3
+                yield item
+
+    async def main() -> None:
+        cut = CHUNKED_HEAD + chunk(b"data: 1\n\n") + chunk(b"data: %d\n\n" % last)
+
+        async def send_and_close(exchange: Exchange) -> None:
+            await exchange.send(cut)
+            exchange.close()
+
+        async with Server(send_and_close) as server:
+            found: list[Any] = []
+            try:
+                async for _, items in client(server.url).stream("chat", b"{}", Reader):
+                    found += items
+            except ProviderError as error:
+                found.append(type(error))
+            assert (found, len(server.requests)) == (expected, 1)
 
     run(main())
 

@@ -60,6 +60,7 @@ def test_parts_are_built_from_deltas_in_the_order_of_their_indices() -> None:
         ([], {}, None),
         ([" "], {}, None),
         (['{"a":'], {}, "the arguments are not valid JSON"),
+        (['{"a": 1, "a": 2}'], {}, 'the arguments are not valid JSON: "a" is given twice'),
         (["5"], {}, "the arguments must be a JSON object, not int"),
     ],
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
+import msgspec
 import pytest
 
 from midspan import Agent, Gemini, tool
@@ -454,11 +455,126 @@ ONE_ATTEMPT: dict[str, Callable[[str], Provider]] = {
 }
 
 
-def test_error_in_a_successful_response_is_raised_as_the_error_that_it_is(stack: ExitStack) -> None:
-    service = stack.enter_context(recorder(ChatService(Turn("ok"))))
-    service.answers.append((200, b'{"error": {"code": 402, "message": "no credits"}}', {}))
+@pytest.mark.parametrize("output", [{}, {"output": None}, {"content": None}])
+def test_error_in_a_successful_response_is_raised_as_the_error_that_it_is(
+    wire: str, output: dict[str, Any], stack: ExitStack
+) -> None:
+    service = stack.enter_context(recorder())
+    service.answer({"error": {"code": 402, "message": "no credits"}, **output})
     with pytest.raises(QuotaExhaustedError, match="no credits"):
-        ask(ONE_ATTEMPT["openai"](service.url), Message.user("Hi"))
+        ask(ONE_ATTEMPT[wire](service.url), Message.user("Hi"))
+
+
+@pytest.mark.parametrize("odd", ["x", 5, True, [None], {"a": [1]}])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_fields_beside_the_message_may_be_of_any_type(wire: str, streamed: bool, odd: Any, stack: ExitStack) -> None:
+    make_service, _, _ = SERVICES[wire]
+    service: Any = stack.enter_context(recorder(make_service(Turn("ok"))))
+    fields = {"id", "model", "usage", "stop_details", "annotations", "citations", "refusal"}
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, list):
+            return [replaced(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {name: odd if name in fields else replaced(item) for name, item in value.items()}
+
+    provider = ONE_ATTEMPT[wire](service.url)
+    if streamed:
+        events = [json.loads(event.partition(b"data: ")[2]) for event in service.events(Turn("ok")) if b": {" in event]
+        body = b"".join(b"data: %b\n\n" % json.dumps(replaced(event)).encode() for event in events)
+        service.answers.append((200, body, {"content-type": "text/event-stream"}))
+        response = asyncio.run(_streamed(provider))
+    else:
+        service.answers.append((200, json.dumps(replaced(service.whole(Turn("ok")))).encode(), {}))
+        response = ask(provider, Message.user("Hi"))
+    assert response.message.text == "ok"
+    assert msgspec.json.decode(msgspec.json.encode(response), type=ModelResponse) == response, "a journal can be read"
+
+
+def test_unpaired_surrogates_are_replaced(wire: str, stack: ExitStack) -> None:
+    make_service, _, _ = SERVICES[wire]
+    service: Any = stack.enter_context(recorder(make_service(Turn("ok"))))
+    provider = ONE_ATTEMPT[wire](service.url)
+    whole, events = json.dumps(service.whole(Turn("ok"))).encode(), b"".join(service.events(Turn("ok")))
+    service.answers.append((200, whole.replace(b'"ok"', rb'"\ud83d ok"'), {}))
+    assert ask(provider, Message.user("Hi")).message.text == "\ufffd ok"
+    service.answers[0] = (200, events.replace(b'"ok"', rb'"\ud83d ok"'), {"content-type": "text/event-stream"})
+    assert asyncio.run(_streamed(provider)).message.text == "\ufffd ok"
+
+
+def test_token_counts_may_be_strings() -> None:
+    usage = {"prompt_tokens": "3", "completion_tokens": 4.0, "total_tokens": None, "prompt_tokens_details": "x"}
+    body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}
+    counted = decode_openai(json.dumps(body).encode(), PRESETS["openai"]).usage
+    assert (counted.input, counted.output, counted.total) == (3, 4, 7)
+
+
+@pytest.mark.parametrize("arguments", [[1], 5, 0, "5", True, False])
+@pytest.mark.parametrize("wire", ["openai", "responses", "interactions"])
+def test_arguments_that_are_not_an_object_are_reported(wire: str, arguments: Any, stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    function = {"name": "get_weather", "arguments": arguments}
+    call = {"id": "call_a", "type": "function", "function": function}
+    step = {"type": "function_call", "id": "call_a", "call_id": "call_a", **function}
+    bodies = {
+        "openai": {
+            "choices": [{"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}]
+        },
+        "responses": {"status": "completed", "output": [step]},
+        "interactions": {"status": "requires_action", "steps": [step]},
+    }
+    service.answer(bodies[wire])
+    [decoded] = ask(ONE_ATTEMPT[wire](service.url), Message.user("Hi")).message.calls
+    assert (decoded.name, decoded.arguments) == ("get_weather", {})
+    assert decoded.arguments_error is not None
+
+
+@pytest.mark.parametrize("arguments", [None, [], '{"city": "Oslo"}', [1]])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_arguments_of_claude_that_are_not_an_object_are_read_or_reported(
+    arguments: Any, streamed: bool, stack: ExitStack
+) -> None:
+    service: Any = stack.enter_context(recorder(AnthropicService(Turn("ok"))))
+    provider = ONE_ATTEMPT["anthropic"](service.url)
+    block = {"type": "tool_use", "id": "a", "name": "get_weather", "input": arguments}
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    ]
+    if streamed and not arguments:
+        body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+        service.answers.append((200, body, {"content-type": "text/event-stream"}))
+        message = asyncio.run(_streamed(provider)).message
+    else:
+        service.answers.append((200, json.dumps({"content": [block], "stop_reason": "tool_use"}).encode(), {}))
+        message = ask(provider, Message.user("Hi")).message
+    [call] = message.calls
+    assert call.arguments == ({"city": "Oslo"} if isinstance(arguments, str) else {})
+    assert (call.arguments_error is not None) == (arguments == [1])
+    service.answers.clear()
+    ask(provider, Message.user("Hi"), message, Message.user(ToolResult("a", "get_weather", "sunny")))
+    assert service.refused == []
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "",
+        {},
+        0,
+        [{"id": "a", "type": "function", "function": None}],
+        [{"id": 7, "type": "function", "function": {"name": "get_weather", "arguments": {}}}],
+    ],
+)
+def test_calls_of_another_form_can_be_sent_back(calls: Any, stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(ChatService(Turn("ok"))))
+    body = {"choices": [{"message": {"role": "assistant", "content": "Hm", "tool_calls": calls}}]}
+    message = decode_openai(json.dumps(body).encode(), PRESETS["openai"]).message
+    results = [Message.user(ToolResult(call.id, call.name, "sunny")) for call in message.calls]
+    ask(OpenAI("gpt-5.5", api_key="k", base_url=service.url), Message.user("Hi"), message, *results)
+    assert service.refused == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("content", [5, True, [{"type": "text", "text": 5}]])

@@ -1151,6 +1151,7 @@ def test_booleans_and_numbers_of_a_literal_are_kept_apart() -> None:
         (list[int], {"a": 1}, "expected array"),
         (dict[str, int], [1], "expected object"),
         (dict[int, int], {"x": 1}, "x: invalid literal"),
+        (dict[int, int], {"1": 1, "01": 2}, "thing: two of its names, such as 1 and 01, mean the same key"),
         (Literal["a", 2], [], 'expected one of "a", 2'),
         (int | bool, "x", 'fits none of the alternatives: expected integer, got "x"; expected boolean'),
         (int | None, "x", 'expected integer, got "x"'),

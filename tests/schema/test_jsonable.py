@@ -135,6 +135,7 @@ ENDLESS.append(ENDLESS)
         ({"a": "\ud800"}, "surrogates not allowed"),
         ({"\ud800": 1}, "surrogates not allowed"),
         ({(1, 2): 3}, "it is not JSON serializable: TypeError"),
+        ({"a": {1: 2, "1": 3}}, "a: two of its keys, such as 1 and '1', are the same in JSON"),
         ((item for item in [1]), "a generator is not JSON serializable"),
         (ValueError("x"), "a ValueError is not JSON serializable"),
         (1j, "a complex is not JSON serializable"),

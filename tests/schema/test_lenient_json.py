@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser, loads
+from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser, parse_json, parse_lenient_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -19,13 +19,21 @@ VALUES = st.recursive(
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_valid_json_is_parsed_as_json(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert json.dumps(loads(text)) == json.dumps(value)
+    assert json.dumps(parse_lenient_json(text)) == json.dumps(value)
+
+
+@given(VALUES)
+def test_valid_json_is_decoded_unless_a_name_is_given_twice(value: Any) -> None:
+    text = json.dumps(value)
+    assert json.dumps(parse_json(text)) == text
+    with pytest.raises(InvalidJson, match=r'^"a" is given twice$'):
+        parse_json(f'[{{"a": {text}, "b": 1, "a": {text}}}]')
 
 
 @given(VALUES)
 def test_valid_json_is_parsed_the_same_by_the_lenient_parser(value: Any) -> None:
     text = json.dumps([value])[:-1] + ",]"  # the trailing comma forbids the strict way
-    assert json.dumps(loads(text)) == json.dumps([value])
+    assert json.dumps(parse_lenient_json(text)) == json.dumps([value])
 
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, min_size=1, max_size=4), st.data())
@@ -54,7 +62,7 @@ def test_truncated_text_is_never_completed(value: dict[str, Any], data: st.DataO
     ],
 )
 def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any) -> None:
-    assert json.dumps(loads(text)) == json.dumps(value)
+    assert json.dumps(parse_lenient_json(text)) == json.dumps(value)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,7 @@ def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any)
 )
 def test_ambiguous_text_is_an_error(text: str, words: str) -> None:
     with pytest.raises(InvalidJson) as caught:
-        loads(text)
+        parse_lenient_json(text)
     assert words in str(caught.value)
 
 
@@ -99,14 +107,14 @@ def test_python_tuples_triple_quotes_and_escapes_are_parsed() -> None:
 @pytest.mark.parametrize("text", ['{"a": 1, # b": 2,\n"c": 3}', "[1, // it's\n2]", "['x', #y',\n'z']"])
 def test_a_comment_with_a_quote_is_ambiguous(text: str) -> None:
     with pytest.raises(InvalidJson, match="a comment contains a quote"):
-        loads(text)
+        parse_lenient_json(text)
 
 
 @pytest.mark.parametrize("text", ['{"a": "x\n"}', "{'a': ['x\n']}"])
 def test_a_string_that_ends_with_a_raw_line_break_is_ambiguous(text: str) -> None:
     with pytest.raises(InvalidJson, match="ends with a line break"):
-        loads(text)
-    assert loads(text.replace("\n", "\\n").replace("'", '"')) is not None
+        parse_lenient_json(text)
+    assert parse_lenient_json(text.replace("\n", "\\n").replace("'", '"')) is not None
 
 
 @pytest.mark.parametrize("quote", ['<|"|>', "<escape>", "<ctrl46>"])
@@ -134,7 +142,7 @@ def test_a_value_that_may_go_on_is_incomplete(text: str) -> None:
 @pytest.mark.parametrize("text", ["%", "/", "// x", '"\\u12"', '"\\x41"', '"\\q"', '"\\ud800"', "(1)", "(1, 2)", "1 2"])
 def test_text_that_is_not_a_value_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJson):
-        loads(text)
+        parse_lenient_json(text)
 
 
 def test_python_values_are_parsed_as_python_writes_them() -> None:
@@ -154,9 +162,9 @@ def test_python_values_are_parsed_as_python_writes_them() -> None:
 
 def test_lists_may_be_nested_a_hundred_levels_deep() -> None:
     deep = "[" * 99 + "]" * 99
-    assert json.dumps(loads(f"[{'[],' * 9}{deep}]")) == json.dumps([*([[]] * 9), json.loads(deep)])
+    assert json.dumps(parse_lenient_json(f"[{'[],' * 9}{deep}]")) == json.dumps([*([[]] * 9), json.loads(deep)])
     with pytest.raises(InvalidJson, match="100 levels"):
-        loads(f"[{'[],' * 9}[{deep}]]")
+        parse_lenient_json(f"[{'[],' * 9}[{deep}]]")
 
 
 def test_an_error_quotes_what_stands_before_it() -> None:
@@ -167,5 +175,5 @@ def test_an_error_quotes_what_stands_before_it() -> None:
         ('"\\x41"', "the escape \\x41 in a string can be read in two ways"),
     ):
         with pytest.raises(InvalidJson) as caught:
-            loads(text)
+            parse_lenient_json(text)
         assert str(caught.value) == message

@@ -13,6 +13,7 @@ from midspan.errors import SchemaError
     ("word", "meant"),
     [
         ("dict", {"type": "object"}),
+        ("TYPE_UNSPECIFIED", {}),
         ("HashMap", {"type": "object"}),
         ("float", {"type": "number"}),
         ("Double", {"type": "number"}),
@@ -20,6 +21,9 @@ from midspan.errors import SchemaError
         ("INTEGER", {"type": "integer"}),
         ("tuple", {"type": "array"}),
         ("ArrayList", {"type": "array"}),
+        ("Queue", {"type": "array"}),
+        ("Stack<String>", {"type": "array", "items": {"type": "string"}}),
+        ("bytes", {"type": "string"}),
         ("String", {"type": "string"}),
         ("Boolean", {"type": "boolean"}),
         ("None", {"type": "null"}),

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from midspan._schema.output_type import OutputType, parse_json
+from midspan._schema.output_type import OutputType, parse_json_answer
 from midspan.errors import ArgumentError, SchemaError
 
 
@@ -32,9 +32,23 @@ def test_a_value_that_cannot_be_converted_is_an_error_that_says_where() -> None:
 
 
 def test_json_may_stand_in_a_code_block() -> None:
-    assert parse_json('```json\n{"a": 1}\n```') == parse_json(' {"a": 1} ') == {"a": 1}
-    with pytest.raises(ArgumentError, match="it is not JSON"):
-        parse_json("```json {}")
+    assert parse_json_answer('```json\n{"a": 1}\n```') == parse_json_answer(' {"a": 1} ') == {"a": 1}
+    with pytest.raises(ArgumentError, match="it is not valid JSON"):
+        parse_json_answer("```json {}")
+
+
+def test_a_long_code_block_without_an_end_is_an_error_in_linear_time() -> None:
+    with pytest.raises(ArgumentError, match="it is not valid JSON"):
+        parse_json_answer("```json" + "\n" * 1_000_000 + "{}")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', '[{"b": {"a": 1, "\\u0061": 1}}]', '```json\n{"a": 1, "a": 2}\n```']
+)
+def test_an_answer_with_a_name_twice_is_an_error(text: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse_json_answer(text)
+    assert str(caught.value) == 'it is not valid JSON: "a" is given twice'
 
 
 @pytest.mark.parametrize("output", ["City", 5, [1]])

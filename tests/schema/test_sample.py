@@ -1,8 +1,11 @@
 """Samples of schemas: what is required, the values that a schema names, and an end where it refers to itself."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.normalize import normalize, normalize_tree
@@ -49,6 +52,48 @@ def test_a_sample_is_valid_and_simple(properties: dict[str, Any], sample: Any) -
     schema = {"type": "object", "properties": properties, "required": ["a"], "$defs": {"tree": TREE}}
     assert sample_object(normalize_tree(schema).root) == sample
     assert SchemaValidator(normalize(schema)).accepts(sample)
+
+
+@pytest.mark.parametrize(
+    ("schema", "sample"),
+    [
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.000001}, 0.0000005),
+        ({"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}, 0.5),
+        ({"type": "number", "minimum": 2, "exclusiveMinimum": 2}, 3),
+        ({"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 5}, 4),
+        ({"type": "integer", "maximum": 0.5}, 0),
+        ({"type": "integer", "multipleOf": 5}, 5),
+        ({"type": "integer", "minimum": 3, "maximum": 8, "multipleOf": 7}, 7),
+        ({"type": "integer", "minimum": 1, "multipleOf": 1.5}, 3),
+        ({"type": "number", "exclusiveMinimum": 0.1, "maximum": 0.35, "multipleOf": 0.1}, 0.2),
+        ({"type": "integer", "minimum": 10**400}, 10**400),
+    ],
+)
+def test_a_number_fits_narrow_bounds(schema: dict[str, Any], sample: float) -> None:
+    assert sample_object(normalize_tree(required(a=schema)).root) == {"a": sample}
+    assert SchemaValidator(normalize(schema)).accepts(sample)
+
+
+BOUND = st.integers(-10, 10) | st.decimals(-3, 3, places=3).map(float) | st.floats(-1e-6, 1e-6)
+
+
+@given(
+    st.sampled_from(["integer", "number"]),
+    st.lists(BOUND, min_size=2, max_size=2).map(sorted),
+    st.tuples(st.sampled_from(["minimum", "exclusiveMinimum"]), st.sampled_from(["maximum", "exclusiveMaximum"])),
+    st.none() | st.sampled_from([1, 2, 3, 7, 0.5, 0.1, 0.25, 0.01, 1.5]),
+)
+def test_a_number_fits_any_bounds_that_contain_one(
+    type_name: str, bounds: list[float], names: tuple[str, str], step: float | None
+) -> None:
+    low, high = (Fraction(str(bound)) for bound in bounds)
+    schema = {"type": type_name, **dict(zip(names, bounds, strict=True))} | ({"multipleOf": step} if step else {})
+    validator = SchemaValidator(normalize(schema))
+    size = Fraction(str(step or 1)).numerator if type_name == "integer" else Fraction(str(step or 0))
+    exact = [(low // size + more) * size for more in (0, 1, 2)] if size else [low, high, (low + high) / 2]
+    numbers = [int(number) if number.denominator == 1 else float(number) for number in exact]
+    assume(any(map(validator.accepts, numbers)))
+    assert validator.accepts(sample_object(normalize_tree(required(a=schema)).root)["a"])
 
 
 def test_a_sample_of_a_schema_that_requires_itself_ends() -> None:

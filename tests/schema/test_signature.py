@@ -811,7 +811,7 @@ def test_valid_arguments_arrive_as_values_of_their_hint(hint, given, expected):
     prepared = SchemaValidator(signature.parameters).validate({"value": given})
     assert prepared.problems == ()
     arguments = prepared.arguments
-    if not signature.bind.takes_json:
+    if not signature.bind.needs_no_conversion:
         _, arguments = signature.bind(arguments)
     assert repr(arguments) == repr({"value": expected})
 
@@ -1005,7 +1005,7 @@ def test_only_functions_that_take_their_arguments_as_they_are_need_no_binding():
     def context(city: str, deps: Context[int]) -> None: ...
 
     functions = (plain, limited, number, union, mixed, items, choice, positional, variadic, keywords, context)
-    assert [function.__name__ for function in functions if signature_of(function).bind.takes_json] == [
+    assert [function.__name__ for function in functions if signature_of(function).bind.needs_no_conversion] == [
         "plain",
         "limited",
         "choice",

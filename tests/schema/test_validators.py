@@ -287,5 +287,5 @@ def test_only_limits_that_json_schema_cannot_express_need_pydantic() -> None:
     def stripped(text: Annotated[str, pydantic.StringConstraints(min_length=1, strip_whitespace=True)]) -> str:
         return text
 
-    assert signature_of(limited).bind.takes_json
+    assert signature_of(limited).bind.needs_no_conversion
     assert run(stripped, text=" a ").value == "a"

@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,14 @@ import httpx2 as httpx
 import pytest
 
 from midspan import MemoryJournal
+from midspan._http.serving import listen
 from midspan._server.config import ServerConfig
-from midspan._server.listen import bind, serve
+from midspan._server.listen import serve
 from midspan.emulator import LocalGemini, Rule, When, answer, call
 from midspan.errors import ConfigError, JournalError
 from midspan.server import create_app
 from tests.bounds import BOUND
+from tests.cli.terminal import Ended, midspan
 from tests.server.serving import ServerProcess, events_of, sum_agent, wait_until
 
 TOOLS = '''
@@ -145,18 +146,18 @@ def test_killed_server_leaves_interrupted_runs_that_never_run_again(tmp_path: Pa
         assert not gemini.errors
 
 
+def serve_offline(*arguments: str, folder: Path, **environment: str) -> Ended:
+    """Run `midspan serve`, which cannot start, until it exits."""
+    variables = {"XDG_STATE_HOME": str(folder), **environment}
+    return midspan("serve", "--model", "offline", "--no-tools", *arguments, home=folder, **variables)
+
+
 def test_two_servers_do_not_share_a_journal(tmp_path: Path, log: Path) -> None:
     with LocalGemini(SCRIPT) as gemini, server_process(tmp_path, gemini):
-        second = subprocess.run(
-            [sys.executable, "-m", "midspan", "serve", "--port", "0", "--model", "offline", "--no-tools"],
-            env={"XDG_STATE_HOME": str(tmp_path), "PATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=BOUND,
-        )
-        assert second.returncode == 2
+        second = serve_offline("--port", "0", folder=tmp_path)
+        assert second.code == 2
         problem = f"another midspan serve uses the journal '{tmp_path / 'midspan' / 'server.db'}'"
-        assert f"{problem}; to run a second one, give it --journal FILE and --port N" in second.stderr
+        assert f"{problem}; to run a second one, give it --journal FILE and --port N" in second.err
 
 
 EXITS = """
@@ -221,7 +222,10 @@ def test_variables_and_flags_are_read(tmp_path: Path, log: Path) -> None:
         (("--host", "192.0.2.1", "--allow-anonymous"), "cannot listen on 192.0.2.1:0: "),
         (("--host", "nope.invalid"), "cannot resolve 'nope.invalid'"),
         (("--config", "{folder}/typo.toml"), "'modle'; did you mean model? known settings: model, tools, system, "),
-        (("--config", "{folder}/typo.toml"), ", journal, mcp, host, port, "),
+        (("--config", "{folder}/typo.toml"), ", read_only, host, port, "),
+        (("--config", "{folder}/typo.toml"), ", shutdown_seconds, journal, mcp"),
+        (("--config", "{folder}/mcp.toml"), "mcp.toml: mcp: expected array, got string"),
+        (("--config", "{folder}/journal.toml"), "journal.toml: journal: expected string or null, got 5"),
         (("--config", "{folder}/wrong.toml"), "wrong.toml: max_runs: expected integer, got string"),
         (("--journal", "/nonexistent/j.db"), "cannot"),
     ],
@@ -229,42 +233,20 @@ def test_variables_and_flags_are_read(tmp_path: Path, log: Path) -> None:
 def test_wrong_arguments_are_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
     (tmp_path / "typo.toml").write_text('modle = "offline"')
     (tmp_path / "wrong.toml").write_text('max_runs = "5"')
+    (tmp_path / "mcp.toml").write_text('mcp = "servers.json"')
+    (tmp_path / "journal.toml").write_text("journal = 5")
     more = [argument.format(folder=tmp_path) for argument in arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", "0", *more],
-        env={"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
-    assert done.returncode != 0
-    assert problem in done.stderr
-    assert "Traceback" not in done.stderr
+    done = serve_offline("--port", "0", *more, folder=tmp_path)
+    assert done.code != 0
+    assert problem in done.err
+    assert "Traceback" not in done.err
 
 
 def test_busy_port_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", str(port)],
-            env={"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=BOUND,
-        )
-    assert done.returncode == 2
-    assert done.stderr == f"midspan: cannot listen on 127.0.0.1:{port}: address already in use\n"
-
-
-def serve_with_journal(folder: Path, path: Path) -> "subprocess.CompletedProcess[str]":
-    """Run `midspan serve` with a journal that it cannot use."""
-    return subprocess.run(
-        [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--journal", str(path)],
-        env={"XDG_STATE_HOME": str(folder), "HOME": str(folder), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
+        done = serve_offline("--port", str(port), folder=tmp_path)
+    assert (done.code, done.err) == (2, f"midspan: cannot listen on 127.0.0.1:{port}: address already in use\n")
 
 
 def test_journal_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
@@ -272,11 +254,11 @@ def test_journal_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     directory.mkdir()
     garbage.write_bytes(b"not a database, " * 100)
     for path, problem in ((directory, "unable to open"), (garbage, "is not a database")):
-        done = serve_with_journal(tmp_path, path)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("midspan: ")
-        assert problem in done.stderr
-        assert done.stderr.count("\n") == 1
+        done = serve_offline("--port", "0", "--journal", str(path), folder=tmp_path)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("midspan: ")
+        assert problem in done.err
+        assert done.err.count("\n") == 1
     assert garbage.read_bytes() == b"not a database, " * 100
 
 
@@ -287,20 +269,14 @@ class UnreadableJournal(MemoryJournal):
 
 def test_server_that_cannot_start_is_a_configuration_error() -> None:
     app = create_app(sum_agent(), journal=UnreadableJournal())
-    with bind("127.0.0.1", 0) as listener, pytest.raises(ConfigError, match="the server could not start"):
+    with listen("127.0.0.1", 0) as listener, pytest.raises(ConfigError, match="the server could not start"):
         serve(app, ServerConfig(), listener, lambda _: None)
 
 
 def test_state_directory_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", "0"],
-        env={"HOME": "/dev/null", "XDG_CONFIG_HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
+    done = serve_offline("--port", "0", folder=tmp_path, HOME="/dev/null", XDG_STATE_HOME="")
+    assert done.code == 2
+    assert done.err == (
         "midspan: cannot create the directory '/dev/null/.local/state/midspan': Not a directory; "
         "store runs elsewhere with --journal FILE, or nowhere with --journal memory\n"
     )

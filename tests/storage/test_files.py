@@ -1,6 +1,8 @@
 """Files that are replaced as a whole."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,15 @@ def test_file_is_private_also_if_it_was_not(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_threads_can_write_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    contents = [bytes([digit]) * 100_000 for digit in b"0123"]
+    with ThreadPoolExecutor() as threads:
+        for _ in threads.map(partial(replace_file, path), contents * 50):
+            assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_symbolic_link_stays(tmp_path: Path) -> None:

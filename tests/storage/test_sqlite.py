@@ -254,6 +254,41 @@ def test_conflicting_append_does_not_affect_others_in_its_transaction(journal: S
     run(main())
 
 
+def test_append_that_cannot_be_stored_does_not_affect_others_in_its_transaction(journal: SqliteJournal) -> None:
+    async def main() -> None:
+        appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
+        appends.insert(10, journal.append("text", 0, [b"x"], session="\ud800"))
+        appends.insert(5, journal.append("object", 0, [object()]))  # type: ignore[list-item]  # what is forbidden is tried
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        errors = [outcomes.pop(11), outcomes.pop(5)]
+        assert [type(error) for error in errors] == [ConfigError, JournalError]
+        assert "'\\ud800' is not valid Unicode" in str(errors[0])
+        assert outcomes == [1] * 20
+        assert len(await journal.list()) == 20
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_append_to_a_deleted_or_replaced_file_is_an_error(
+    is_replaced: bool, path: Path, journal: SqliteJournal
+) -> None:
+    def delete() -> None:
+        path.unlink()
+        if is_replaced:
+            path.touch()
+
+    async def main() -> None:
+        await journal.append("a", 0, [b"x"])
+        delete()
+        with pytest.raises(JournalError, match="was deleted or replaced while it was in use"):
+            await journal.append("a", 1, [b"y"])
+        await journal.append("b", 0, [b"x"])  # into the new file
+        assert [info.run for info in await SqliteJournal(path).list()] == ["b"]
+
+    run(main())
+
+
 @pytest.fixture
 def unwritable(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() == 0:  # whom no permissions hold back

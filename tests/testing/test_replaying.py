@@ -39,7 +39,7 @@ from midspan.testing.format import (
     encode,
 )
 from midspan.testing.masking import SecretMasker
-from midspan.testing.recording import ObservedProvider, Recorder
+from midspan.testing.recording import Recorder
 from midspan.testing.replaying import RecordingLibrary, Replayer, comparable, diff
 
 HISTORY = History((Message.user("go"),))
@@ -47,13 +47,12 @@ REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)
 NO_SECRETS = SecretMasker(environment={})
 
 
-def recorded(provider: Provider, folder: Path) -> ObservedProvider:
-    run = RunLine(FORMAT, "run", HISTORY.messages)
-    return ObservedProvider(provider, Recorder(folder, run, NO_SECRETS))
+def recorded(provider: Provider, folder: Path) -> Recorder:
+    return Recorder(folder, NO_SECRETS, RunLine(FORMAT, "run", HISTORY.messages), provider, ())
 
 
-def replayed(provider: Provider, folder: Path) -> ObservedProvider:
-    return ObservedProvider(provider, Replayer(RecordingLibrary(folder).take(HISTORY.messages)))
+def replayed(provider: Provider, folder: Path) -> Replayer:
+    return Replayer(RecordingLibrary(folder).take(HISTORY.messages), provider, ())
 
 
 async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:

@@ -57,6 +57,17 @@ def test_invalid_schema_of_a_declaration_is_an_error_that_names_the_tool() -> No
         tool_from_spec({"name": "double", "parameters": {"type": "quaternion"}}, lambda arguments: 1)
 
 
+@pytest.mark.parametrize("schema", ['{"not":' * 100_000 + "{}" + "}" * 100_000, '{"title": "\ud800"}', b"\xff", True])
+def test_schema_that_cannot_be_read_is_an_error_that_names_the_tool(schema: Any) -> None:
+    with pytest.raises(SchemaError, match="failed to create tool double: invalid parameters schema: "):
+        tool_from_schema("double", "Doubles.", schema, lambda arguments: 1)
+
+
+def test_description_that_cannot_be_sent_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="the description of a tool is not valid Unicode"):
+        tool_from_schema("double", "\ud800", SCHEMA, lambda arguments: 1)
+
+
 @pytest.mark.requirement("S0-13")
 def test_null_is_accepted_for_a_parameter_that_openapi_declares_as_nullable() -> None:
     properties = {"city": {"type": "string", "nullable": True}}
@@ -106,6 +117,8 @@ def test_no_parameters_become_an_empty_object_schema() -> None:
         ([{"name": "x"}, {"name": "x"}], "parameters of book: two parameters have the same name"),
         ([{"name": "x", "validation_json": "{"}], "parameters of book: 'x': "),
         ([{"name": "x", "validation_json": "[1]"}], "parameters of book: 'x': Expected `object`, got `array`"),
+        ([{"name": "x", "validation_json": '{"not":' * 100_000}], "parameters of book: 'x': "),
+        ([{"name": "x", "validation_json": '{"title": "\ud800"}'}], "parameters of book: 'x': "),
         ([{"name": "x", "validation_json": 5}], r"parameters of book: .*at `\$\[0\].validation_json`"),
         ([{"name": "x", "required": "no"}], r"parameters of book: Expected `bool.*at `\$\[0\].required`"),
         ({"name": "x"}, "parameters of book: Expected `array`"),

@@ -63,3 +63,17 @@ def test_a_missing_import_of_a_module_is_not_a_missing_module(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"No module named 'nowhere_at_all' \(importing_nothing.py, line 1\)"):
         tools_in("importing_nothing")
+
+
+def test_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "prices_of_the_shop.py").write_text("TEA = 3")
+    (tmp_path / "shop.py").write_text("from prices_of_the_shop import TEA\ndef price(): ...")
+    assert [tool.name for tool in tools_in(str(tmp_path / "shop.py"))] == ["price"]
+
+
+def test_file_does_not_hide_a_standard_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "colorsys.py").write_text("def own(): ...")
+    (tmp_path / "colors.py").write_text("from colorsys import rgb_to_hsv\ndef hue(): ...")
+    assert [tool.name for tool in tools_in(str(tmp_path / "colors.py"))] == ["hue"]
+    assert [tool.name for tool in tools_in(str(tmp_path / "colorsys.py"))] == ["own"]

@@ -5,6 +5,7 @@ import json
 import pickle
 import sys
 import threading
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -152,6 +153,7 @@ async def final_later(_result: Any) -> bool:
         {"examples": None},
         {"examples": [5]},
         {"examples": [{"a": object()}]},
+        {"examples": [{"a": "\ud800"}]},
     ],
 )
 def test_invalid_option_is_an_error_when_the_tool_is_created(options: dict[str, Any]) -> None:
@@ -311,6 +313,23 @@ class Kiosk(Shop):
     __slots__ = ()
 
 
+def test_callable_object_and_partial_function_are_tools() -> None:
+    class Scale:
+        """Multiply."""
+
+        def __call__(self, number: int) -> int:
+            return 3 * number
+
+    def scale(factor: int, number: int) -> int:
+        """Multiply."""
+        return factor * number
+
+    for function in (Scale(), partial(scale, 3)):
+        multiply = tool(name="multiply")(function)
+        assert list((multiply.spec.parameters or {})["properties"]) == ["number"]
+        assert asyncio.run(execute(multiply, ToolCall("1", "multiply", {"number": 2}))).value == 6
+
+
 def calls(*names_and_arguments: tuple[str, dict[str, Any]]) -> list[ToolCall]:
     return [ToolCall(str(n), name, arguments) for n, (name, arguments) in enumerate(names_and_arguments)]
 
@@ -340,6 +359,28 @@ def test_parameter_named_cls_does_not_make_a_function_a_method() -> None:
 
     assert isinstance(enrol, Tool)
     assert "cls" in (enrol.spec.parameters or {})["properties"]
+
+
+def test_method_may_have_other_decorators_below() -> None:
+    def doubled(function: Any) -> Any:
+        @wraps(function)
+        def wrapper(*args: Any, **keywords: Any) -> Any:
+            return 2 * function(*args, **keywords)
+
+        return wrapper
+
+    class Stall:
+        price = 3
+
+        @tool
+        @doubled
+        def cost(self, pieces: int) -> int:
+            """What some pieces cost."""
+            return self.price * pieces
+
+    cost = tool_of(Stall().cost)
+    assert list((cost.spec.parameters or {})["properties"]) == ["pieces"]
+    assert use(cost, pieces=2).value == 12
 
 
 def test_decorated_method_is_still_callable() -> None:

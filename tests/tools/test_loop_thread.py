@@ -82,3 +82,22 @@ def test_forked_child_has_an_event_loop_of_its_own() -> None:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
     thread.close()
+
+
+def test_loop_is_closed_if_its_thread_cannot_start_and_the_next_call_starts_it() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def make_loop() -> asyncio.AbstractEventLoop:
+        loops.append(asyncio.new_event_loop())
+        return loops[-1]
+
+    loop_thread = LoopThread("test", make_loop)
+    usual = threading.stack_size(2**47)  # more than a process can have
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            loop_thread.loop()
+    finally:
+        threading.stack_size(usual)
+    assert loops[0].is_closed()
+    assert asyncio.run_coroutine_threadsafe(asyncio.sleep(0, 5), loop_thread.loop()).result(BOUND) == 5
+    loop_thread.close()

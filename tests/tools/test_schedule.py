@@ -359,6 +359,9 @@ ACCOUNTS = {
         ([("withdraw", {"id": "a"}), ("withdraw", {"id": "b"})], {}),
         ([("withdraw", {"id": "a"}), ("withdraw", {"id": "a"})], {1: {0}}),
         ([("balance", {"id": 1}), ("withdraw", {"id": 1.0}), ("balance", {"id": "1"})], {1: {0}, 2: {1}}),
+        ([("withdraw", {"id": 1}), ("withdraw", {"id": "1.0"}), ("withdraw", {"id": " 1"})], {1: {0}, 2: {1}}),
+        ([("withdraw", {"id": "Oslo"}), ("withdraw", {"id": "oslo "})], {1: {0}}),
+        ([("withdraw", {"id": 2**63}), ("withdraw", {"id": 2**63 + 1}), ("withdraw", {"id": 1.5})], {}),
         ([("balance", {"id": "a"}), ("balance", {"id": "a"}), ("withdraw", {"id": "a"})], {2: {0, 1}}),
         (
             [("withdraw", {"id": "a"}), ("withdraw", {"id": "b"}), ("transfer", {"source": "a", "target": "b"})],

@@ -12,7 +12,7 @@ import pytest
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Threads, ToolRaised
-from tests.bounds import BOUND, time_passes
+from tests.bounds import BOUND, PATIENT_PROGRAM, time_passes
 
 
 def test_functions_run_at_once_up_to_the_limit() -> None:
@@ -225,7 +225,9 @@ def hang() -> None:
 
 print(asyncio.run(execute(hang, ToolCall("1", "hang"))).value)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
+    ran = subprocess.run(
+        [sys.executable, "-c", PATIENT_PROGRAM + program], capture_output=True, text=True, timeout=BOUND
+    )
     assert ran.stdout.startswith("hang timed out after 0.05 seconds; its thread was abandoned")
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -365,7 +367,9 @@ print(first.is_error, first.value)
 threading.stack_size(old)
 print(asyncio.run(execute(add, call)).value)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
+    ran = subprocess.run(
+        [sys.executable, "-c", PATIENT_PROGRAM + program], capture_output=True, text=True, timeout=BOUND
+    )
     first, second = ran.stdout.splitlines()
     assert first.startswith("True add was not run: no thread could be started")
     assert (second, ran.stderr.startswith("no thread could be started")) == ("2", True)
@@ -384,5 +388,7 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 """
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=BOUND)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PATIENT_PROGRAM + program], capture_output=True, text=True, timeout=BOUND
+    )
     assert (ran.stdout, ran.stderr) == ("child\n", "")

@@ -3,13 +3,25 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateToolError
+from midspan.testing import ScriptedProvider
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, Required, TimeLimited, ToolSubset, WrapperSource
+from midspan.tools.wrap import (
+    Filtered,
+    LoopBound,
+    Merged,
+    Prefixed,
+    Renamed,
+    Required,
+    TimeLimited,
+    ToolSubset,
+    WrapperSource,
+)
 
 
 def read(path: str) -> str:
@@ -218,3 +230,33 @@ def test_loop_bound_source_cannot_be_used_while_its_loop_does_not_run() -> None:
             asyncio.run(source.list_tools())
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("listing", [["add"], None, ToolListing(("add",))])  # type: ignore[arg-type]
+def test_source_that_lists_something_other_than_specs_is_a_config_error(listing: Any) -> None:
+    class Careless(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return listing  # type: ignore[no-any-return]
+
+    with pytest.raises(ConfigError, match=r"Careless.list_tools\(\) must return a ToolListing of ToolSpecs, got"):
+        asyncio.run(Merged([Careless()]).list_tools())
+
+
+def test_two_tools_of_one_name_are_an_error_wherever_they_are_merged() -> None:
+    merged = Merged([LocalTools([read]), LocalTools([read])])
+    with pytest.raises(DuplicateToolError, match="two sources have a tool named 'read'"):
+        Agent(ScriptedProvider([]), Prefixed(merged, "fs_")).run_sync("?")
+
+
+def test_result_of_another_call_is_not_taken_for_that_of_a_renamed_tool() -> None:
+    class Confused(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("read"),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+            return ToolResult(call.id, "write", "written")
+
+    script = [ToolCall("1", "fs_read"), "done"]
+    [tool_run] = Agent(ScriptedProvider(script), Prefixed(Confused(), "fs_")).run_sync("?").tool_calls
+    assert (tool_run.is_error, tool_run.name) == (True, "fs_read")
+    assert "the source did not return a result of this call" in tool_run.value

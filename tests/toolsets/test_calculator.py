@@ -145,6 +145,8 @@ def test_integers_keep_all_their_digits() -> None:
     assert value("2 ** 1000") == str(2**1000)
     assert value("2 ** 6642") == str(2**6642)
     assert problem("2 ** 6643") == "the number is too large"
+    assert problem("1 / 99999.5 ** 99999") == "the number is too large"
+    assert problem("99999.5 ** 99999 - 99999.5 ** 99999") == "the number is too large"
     assert value("1e400") == "1" + "0" * 400
     assert value("807!") == str(math.factorial(807))
     assert value("99999999999999999999 * 99999999999999999999") == str((10**20 - 1) ** 2)

@@ -95,6 +95,18 @@ def test_value_that_is_not_json_serializable_is_an_error() -> None:
         codec.from_json(b'{"midspan":1,"kind":"event","value":' + b"[" * 100_000, "event")
 
 
+@pytest.mark.parametrize(
+    "part",
+    [ToolCall(3, "add", {}), ToolResult(None, "add", 5)],  # type: ignore[arg-type]
+)
+def test_id_that_could_not_be_read_again_is_not_saved(part: Part) -> None:
+    message = Message("model", (Text("hi"), part))
+    end = events.TurnEnd(1, message, FinishReason.END, Usage())
+    for value in ((message,), History([message]), end, events.RunStart("r", "m", (message,))):
+        with pytest.raises(CodecError, match=r"the id of a Tool(Call|Result) of 'add' must be a string, got (3|None)$"):
+            codec.to_json(value)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -117,7 +129,7 @@ def test_random_conversations_are_restored_from_json(messages: list[Message]) ->
     assert codec.from_json(codec.to_json(messages), "messages") == tuple(messages)
 
 
-@pytest.mark.parametrize("nothing", [None, 5, [], b"", ""])
+@pytest.mark.parametrize("nothing", [None, 5, [], b"", "", "\ud800"])
 def test_document_that_is_not_json_is_an_error(nothing: Any) -> None:
     with pytest.raises(CodecError):
         codec.from_json(nothing, "messages")

@@ -22,6 +22,12 @@ def test_blob_that_is_elsewhere_has_no_data() -> None:
         _ = Blob("image/png", url="gs://b/x.png").data
 
 
+@pytest.mark.parametrize("base64", ["A", "AAAAA", "ä"])
+def test_data_that_is_not_base64_is_named(base64: str) -> None:
+    with pytest.raises(ConfigError, match="the data of this image/png is not valid base64"):
+        _ = Blob("image/png", base64=base64).data
+
+
 def test_local_ids_are_unique_and_recognized() -> None:
     ids = {local_id() for _ in range(1000)}
     assert len(ids) == 1000

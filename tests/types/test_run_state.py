@@ -26,7 +26,7 @@ from midspan._types.events import (
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import NOT_RUN, OVER_LIMIT, Blob, Text, Thought, ToolCall, ToolResult
-from midspan._types.run_state import RunState, has_no_answer
+from midspan._types.run_state import RunState, has_answer
 from midspan.errors import IncompleteResponseError, MidspanError, ServerError, ToolError
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -256,7 +256,7 @@ def test_refused_turns_are_counted_anew_when_calls_are_forbidden() -> None:
     state = replace(START, refused_turns=2)
     assert state.after(TurnStart(2)).refused_turns == 2
     forbidden = state.after(TurnStart(2, tools_withdrawn=True, limit="max_turns"))
-    assert (forbidden.refused_turns, forbidden.calls_forbidden, forbidden.limit) == (0, True, "max_turns")
+    assert (forbidden.refused_turns, forbidden.tools_withdrawn, forbidden.limit) == (0, True, "max_turns")
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_calls_without_results_get_error_results_when_the_run_fails(kind: str, w
 
 
 @pytest.mark.parametrize(
-    ("parts", "is_without_answer"),
-    [((), True), ((Text(" "), CALL), True), ((Text("a"),), False), ((Blob("image/png"),), False)],
+    ("parts", "is_answer"),
+    [((), False), ((Text(" "), CALL), False), ((Text("a"),), True), ((Blob("image/png"),), True)],
 )
-def test_answer_is_text_or_media(parts: tuple[Any, ...], is_without_answer: bool) -> None:
-    assert has_no_answer(Message("model", parts)) is is_without_answer
+def test_answer_is_text_or_media(parts: tuple[Any, ...], is_answer: bool) -> None:
+    assert has_answer(Message("model", parts)) is is_answer

@@ -29,6 +29,9 @@ from midspan.errors import ConfigError
         (ToolChoice("required"), ToolChoice("required")),
         ({"mode": "ANY", "allowedFunctionNames": ["f"]}, ToolChoice("required", ("f",))),
         ({"type": "function", "function": {"name": "f"}}, ToolChoice("required", ("f",))),
+        ({"type": None, "mode": "any"}, ToolChoice("required")),
+        ({"type": "any", "disable_parallel_tool_use": True}, ToolChoice("required", parallel=False)),
+        ({"type": "auto", "disable_parallel_tool_use": False}, ToolChoice("auto")),
     ],
 )
 def test_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: ToolChoice) -> None:
@@ -46,6 +49,11 @@ def test_required_choice_without_a_tool_is_the_default_choice() -> None:
         ({"type": "sometimes"}, "unknown tool choice .*; use 'auto', 'required', 'none' or a tool's name"),
         ({}, "unknown tool choice"),
         ({"type": "function"}, "unknown tool choice"),
+        ({"type": None}, "unknown tool choice"),
+        ({"type": "function", "function": None}, "unknown tool choice"),
+        ({"type": "function", "function": {"name": 5}}, "unknown tool choice"),
+        ({"mode": "ANY", "allowedFunctionNames": "search"}, "unknown tool choice"),
+        ({"mode": "ANY", "allowedFunctionNames": 5}, "unknown tool choice"),
     ],
 )
 def test_invalid_tool_choice_is_an_error(spelling: Any, words: str) -> None:
@@ -71,6 +79,8 @@ def test_invalid_tool_choice_is_an_error(spelling: Any, words: str) -> None:
 def test_invalid_setting_is_an_error_that_names_it(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelSettings.of(wrong)
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ModelSettings.of(ModelSettings(**wrong))
 
 
 def test_stop_may_be_a_list() -> None:
@@ -125,6 +135,8 @@ def test_tool_can_be_declared_as_other_apis_write_it(declaration: Any, spec: Too
     [
         ({"description": "Adds."}, "a declaration needs a name"),
         ({"type": "function", "function": {}}, "a declaration needs a name"),
+        ({"name": "add", "annotations": {"readOnlyHint": "false"}}, "add: annotations: Expected `bool | null`"),
+        ({"name": "add", "annotations": "safe"}, "add: annotations: Expected `object`, got `str`"),
         ({"name": "add", "schema": {}}, "add: the declaration has 'schema', but none of: parameters, inputSchema"),
     ],
 )

@@ -9,7 +9,6 @@ from midspan._types.texts import (
     count_noun,
     estimate_tokens,
     truncate,
-    with_article,
 )
 from midspan.errors import ConfigError
 from midspan.tools.execution import timeout_message
@@ -64,6 +63,5 @@ def test_token_has_at_least_16_printable_characters() -> None:
             check_token(token)
 
 
-def test_estimates_and_articles() -> None:
+def test_tokens_are_estimated_by_the_length_of_a_text() -> None:
     assert (estimate_tokens(""), estimate_tokens("x" * 8)) == (1, 3)
-    assert (with_article("Odd"), with_article("set"), with_article("")) == ("an Odd", "a set", "a ")

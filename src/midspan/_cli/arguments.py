@@ -4,7 +4,7 @@ import argparse
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 COMMANDS = {
     "ask": "ask one question and print the answer; the word ask can be left out",
@@ -47,9 +47,18 @@ def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     description = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
-    parser = argparse.ArgumentParser(f"midspan {name}", description=description, allow_abbrev=False)
+    parser = _CommandParser(f"midspan {name}", description=description, allow_abbrev=False)
     _add_arguments(name, parser)
     return parser
+
+
+class _CommandParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        from midspan._cli.text import print_line  # loaded for errors only
+
+        self.print_usage(sys.stderr)
+        print_line(message, prefix=f"{self.prog}: error: ")
+        sys.exit(2)
 
 
 def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
@@ -74,12 +83,16 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-s", "--system", metavar="PROMPT", help="the system prompt")
     option_help = "a setting of the model, such as temperature=0.2, max_tokens=500 or thinking=high; repeatable"
     parser.add_argument("-o", "--option", metavar="KEY=VALUE", action="append", default=[], help=option_help)
-    parser.add_argument("--max-turns", metavar="N", type=int, help="ask the model at most N times (default: 10)")
+    parser.add_argument(
+        "--max-turns", metavar="N", type=positive_number, help="ask the model at most N times (default: 10)"
+    )
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     session = parser.add_mutually_exclusive_group()
-    session.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="continue the last run")
+    session.add_argument(
+        "-c", "--continue", dest="continue_last", action="store_true", help="continue the last conversation"
+    )
     session.add_argument("--session", metavar="NAME", help="continue the conversation NAME, or start it")
     parser.add_argument("--no-log", action="store_true", help="do not log this")
 
@@ -109,8 +122,16 @@ def add_host_argument(parser: Any) -> None:
 
 
 def port_number(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 0 to 65535")
+    return _number(text, 0, 65_535, "a port number")
+
+
+def positive_number(text: str) -> int:
+    return _number(text, 1, 10**9, "a number")
+
+
+def _number(text: str, minimum: int, maximum: int, noun: str) -> int:
+    if not (text.isdecimal() and minimum <= int(text) <= maximum):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {noun} from {minimum} to {maximum}")
     return int(text)
 
 

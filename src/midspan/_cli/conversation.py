@@ -31,7 +31,7 @@ from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
 from midspan._types.specs import Limits, ModelSettings
 from midspan.errors import ConfigError, JournalError, MidspanError
-from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
+from midspan.providers.registry import check_credentials, credential_variables, default_family, offline_family
 from midspan.tools import Filtered, source_of
 
 _SKIPPED = (events.TextDelta, events.ThoughtDelta, events.ToolCallDelta, events.ToolProgress)
@@ -44,7 +44,7 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
     """Use the model that needs no credentials if no model is configured, and say so."""
     if settings.model is not None or default_family() is not None:
         return settings
-    name = fallback_family().name
+    name = offline_family().name
     tools = "" if allow_all_tools else ", with read-only tools only (--yes allows all tools)"
     print_line(
         f"no model is named and no key is set, so the {name} model answers{tools}. "
@@ -76,7 +76,8 @@ class LoggedConversation:
         try:
             log = RunLog(runner.run, max_days=settings.log_days) if settings.log else None
             if log is not None:
-                self._session = log.session_of(options)
+                name, is_new = options.session, getattr(options, "new", False)
+                self._session = log.last_session() if options.continue_last else log.session(name, is_new=is_new)
                 self.history = log.history(self._session)
         except (MidspanError, OSError) as error:
             if is_continued:
@@ -146,12 +147,6 @@ class RunLog:
 
     def close(self) -> None:
         self._run(self.journal.aclose())
-
-    def session_of(self, options: Namespace) -> str:
-        """Return the session that `--continue`, `--session` and `--new` select."""
-        if options.continue_last:
-            return self.last_session()
-        return self.session(options.session, is_new=getattr(options, "new", False))
 
     def session(self, name: str | None, *, is_new: bool = False) -> str:
         """Return the session of a name, or a new one."""

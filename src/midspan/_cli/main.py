@@ -40,9 +40,9 @@ def _dispatch(argv: list[str]) -> int:
 
     if name in COMMANDS:
         return _run(name, argv[1:])
-    if name in ("--help", "-h", "help", ""):
-        root_parser().print_help(sys.stdout if name else sys.stderr)
-        return 0 if name else 2
+    if not argv or name in ("--help", "-h", "help"):
+        root_parser().print_help(sys.stdout if argv else sys.stderr)
+        return 0 if argv else 2
     if argv == [name] and name.isalpha():
         from difflib import get_close_matches  # loaded for questions of one word
 

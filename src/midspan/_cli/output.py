@@ -47,7 +47,7 @@ class AnswerDisplay:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         is_wrapped = out.isatty() and find_spec("rich") is not None
-        self._wrap = WordWrapper(terminal_columns()).feed if is_wrapped else str
+        self._wrap = WordWrapper(terminal_columns(out)).feed if is_wrapped else str
         self._text = ""
         """What was printed in this turn."""
 
@@ -175,7 +175,7 @@ class ProgressDisplay:
 
 
 Display = AnswerDisplay | ProgressDisplay
-"""Shows the events of a run. `close` leaves the terminal ready for other output, also if the run has not ended."""
+"""Shows the events of a run. `close` leaves the terminal ready for other output, even if the run has not ended."""
 
 
 def _new_spinner() -> "Status | None":

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -35,14 +36,17 @@ def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
         from textwrap import fill  # loaded for terminals only
 
         # Long words are paths and URLs, which users copy.
-        line = fill(line, terminal_columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        columns = terminal_columns(out)
+        line = fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return f"{line}\n"
 
 
-def terminal_columns() -> int:
-    from shutil import get_terminal_size  # loaded for terminals only
-
-    return max(20, get_terminal_size().columns)
+def terminal_columns(out: TextIO) -> int:
+    """Return the width of the terminal that `out` writes to, or COLUMNS if it is set."""
+    # Not by shutil.get_terminal_size, which asks stdout.
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    return max(20, width or os.get_terminal_size(out.fileno()).columns or 80)
 
 
 def format_call(name: str, arguments: dict[str, Any], max_chars: int) -> str:

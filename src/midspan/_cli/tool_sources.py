@@ -56,15 +56,18 @@ def needs_trust(options: Namespace, path: Path) -> bool:
 
 def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
     """Return the servers of several files; of two with the same name, the later one."""
-    from midspan.tools.mcp.config import lock_of, read_config, server_of
+    from midspan.tools.mcp.config import read_config, server_of
+    from midspan.tools.mcp.lock import LOCK_NAME
     from midspan.tools.mcp.oauth import OAuth
+    from midspan.tools.mcp.options import MCPOptions
     from midspan.tools.mcp.protocols import ProtocolCache
 
     cache = ProtocolCache(user_directory("cache") / "mcp-protocols.json")
     auth = OAuth(user_directory("state") / "mcp-tokens.json", _open_url if TERMINAL.is_interactive else None)
     entries = {name: (entry, path) for path in paths for name, entry in read_config(path).items()}
+    options: MCPOptions = {"protocol_cache": cache, "approve": approve, "auth": auth}
     return [
-        server_of(name, entry, path, {"lock": lock_of(path), "protocol_cache": cache, "approve": approve, "auth": auth})
+        server_of(name, entry, path, {**options, "lock": path.with_name(LOCK_NAME)})
         for name, (entry, path) in entries.items()
         if not entry.disabled
     ]

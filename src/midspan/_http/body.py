@@ -8,11 +8,11 @@ from msgspec import Struct
 
 _MAX_DECODED_PIECE = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_IGNORED_FIELDS = (b"id", b"retry")
+_IGNORED_FIELDS = (b"", b"id", b"retry")  # a line that begins with a colon is a comment
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")  # a CR at the end may be the first half of a CRLF
 
 
-class Decoder:
+class Decompressor:
     """Decompresses a body, gzip or deflate, in pieces of limited size."""
 
     def __init__(self, coding: str) -> None:
@@ -41,7 +41,7 @@ class Decoder:
             raise zlib.error("truncated")
 
 
-class Event(Struct, frozen=True, gc=False):
+class ServerSentEvent(Struct, frozen=True, gc=False):
     """The data of one event and its name, if it has one. If `stray`, lines that belong to no event."""
 
     data: bytes
@@ -49,7 +49,7 @@ class Event(Struct, frozen=True, gc=False):
     stray: bool = False
 
 
-class EventStream:
+class ServerSentEventParser:
     """Splits server-sent events: feed it chunks; it returns the events they complete.
 
     Lines end with LF or CRLF, or with CR if the first one does: how the stream is cut must not change the events.
@@ -68,7 +68,7 @@ class EventStream:
         self._ends_with_cr: bool | None = None
         """None until the end of the first line."""
 
-    def feed(self, piece: bytes) -> list[Event]:
+    def feed(self, piece: bytes) -> list[ServerSentEvent]:
         if self._ends_with_cr is None and (end := _LINE_END.search(b"".join([*self._partial_line[-1:], piece]))):
             self._ends_with_cr = end[0] == b"\r"
             piece, self._partial_line = b"".join([*self._partial_line, piece]), []
@@ -80,40 +80,31 @@ class EventStream:
             return []
         *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
         self._partial_line = [rest] if rest else []
-        return self._read(lines)
-
-    def end(self) -> list[Event]:
-        """Return an event that no empty line has ended; the stream may have been cut inside it."""
-        rest = b"".join(self._partial_line)
-        self._partial_line = []
-        return self._read([rest, b""])
-
-    def _read(self, lines: list[bytes]) -> list[Event]:
-        events: list[Event] = []
         if self._at_start:
             self._at_start = False
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        events: list[ServerSentEvent] = []
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
             field, _, value = line.partition(b":")
+            is_stray = field != b"data"
             if not line:
                 self._end_event(events)
-            elif field == b"data":
-                self._add_line(value.removeprefix(b" "), events, stray=False)
             elif field == b"event":
                 self._name = value.removeprefix(b" ").decode(errors="replace")
-            elif field and field not in _IGNORED_FIELDS:
-                self._add_line(line, events, stray=True)
+            elif field not in _IGNORED_FIELDS:
+                if self._lines and self._stray != is_stray:
+                    self._end_event(events)
+                self._stray = is_stray
+                self._lines.append(line if is_stray else value.removeprefix(b" "))
         return events
 
-    def _add_line(self, line: bytes, events: list[Event], *, stray: bool) -> None:
-        if self._lines and self._stray != stray:
-            self._end_event(events)
-        self._stray = stray
-        self._lines.append(line)
+    def end(self) -> list[ServerSentEvent]:
+        """Return an event that no empty line has ended; the stream may have been cut inside it."""
+        return self.feed(b"\n\n")
 
-    def _end_event(self, events: list[Event]) -> None:
+    def _end_event(self, events: list[ServerSentEvent]) -> None:
         data = b"\n".join(self._lines)
         if data:  # an event without data is ignored
-            events.append(Event(data, self._name, self._stray))
+            events.append(ServerSentEvent(data, self._name, self._stray))
         self._lines, self._name = [], ""

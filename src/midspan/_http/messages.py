@@ -1,7 +1,6 @@
 """HTTP requests, responses and timeouts as values. Their repr shows no header value, no query and no body."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +11,6 @@ from midspan.errors import ConfigError
 DEFAULT_PORTS = {"http": 80, "https": 443}
 LENGTH_HEADERS = ("content-length", "transfer-encoding")
 _LINE_END = b"\r\n"
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpRequest(Struct, frozen=True, gc=False):
@@ -20,15 +18,15 @@ class HttpRequest(Struct, frozen=True, gc=False):
 
     method: str
     url: str
-    headers: Mapping[str, str] = _NO_HEADERS
+    headers: Mapping[str, str] = {}
     body: bytes = b""
 
     def __repr__(self) -> str:
         headers = list(self.headers)
-        return f"HttpRequest({self.method!r}, to={origin_of(self.url)!r}, {headers=}, bytes={len(self.body)})"
+        return f"HttpRequest({self.method!r}, to={host_and_port(self.url)!r}, {headers=}, bytes={len(self.body)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # that of a Struct shows every field, also in tracebacks
-        return [("to", origin_of(self.url))]
+        return [("to", host_and_port(self.url))]
 
 
 class HttpResponse(Struct, frozen=True, gc=False):
@@ -80,7 +78,7 @@ class Timeouts(Struct, frozen=True):
                 raise ConfigError(f"timeout {name!r} must be a positive number of seconds or None, got {seconds!r}")
 
 
-def origin_of(url: str) -> str:
+def host_and_port(url: str) -> str:
     """Return `host:port` of a URL, the only part that is safe to show."""
     from urllib.parse import urlsplit  # slow to import, and rarely needed
 

@@ -9,8 +9,10 @@ import asyncio
 import os
 import socket
 import ssl
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
@@ -38,8 +40,8 @@ class Pool:
         """Held while a request is sent and its response is read; None without a limit."""
         self._loop = asyncio.get_running_loop()
         self._max_body_bytes = max_body_bytes
-        self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
-        self._idle: dict[object, list[HttpProtocol]] = {}
+        self._route = lru_cache(_MAX_ROUTES)(Route)
+        self._idle: defaultdict[object, list[HttpProtocol]] = defaultdict(list)
         self._connections: set[HttpProtocol] = set()
         self._connecting: set[asyncio.Timeout] = set()
         self._read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
@@ -55,7 +57,8 @@ class Pool:
             await self._slots.acquire()
         connection, is_streamed = None, False
         try:
-            route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
+            route = self._route(request.method, request.url)
+            idle = self._idle[route.key]
             data = route.encode(request)
             started = self._loop.time()
             connection = idle.pop() if idle else await self._connect(route, idle, timeouts, started)
@@ -103,15 +106,6 @@ class Pool:
             else:
                 connection.transport.abort()
 
-    def _add_route(self, request: HttpRequest) -> tuple[Route, list[HttpProtocol]]:
-        """Return a new route, and the idle connections that can be used for it."""
-        route = Route(request.method, request.url)
-        idle = self._idle.setdefault(route.key, [])
-        if len(self._routes) >= _MAX_ROUTES:
-            self._routes.clear()
-        self._routes[request.method, request.url] = route, idle
-        return route, idle
-
     async def _connect(
         self, route: Route, idle: list[HttpProtocol], timeouts: Timeouts, started: float
     ) -> HttpProtocol:
@@ -149,7 +143,12 @@ class Pool:
             tunnel = HttpProtocol(name, [], self._read_buffer, 0, self._connections.discard)
             await _open_socket(tunnel, proxy, _PROXY)
             try:
-                await _request_tunnel(tunnel, route)
+                response = await tunnel.exchange(route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
+                assert response is not None, "a new connection is not stale"
+                if response.status // 100 != 2:
+                    error = NetworkError(f"{tunnel.origin} refused the connection with status {response.status}")
+                    error.retryable = response.status >= 500
+                    raise error
                 tls = await asyncio.to_thread(tls_context)
                 with _network_errors(place):
                     transport = await self._loop.start_tls(
@@ -176,16 +175,6 @@ async def _open_socket(connection: HttpProtocol, address: Address, place: str) -
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
     with _network_errors(place):
         await loop.create_connection(lambda: connection, address.host, address.port, **options)
-
-
-async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
-    """Ask the proxy for a tunnel to the server."""
-    response = await tunnel.exchange(route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
-    assert response is not None, "a new connection is not stale"
-    if response.status // 100 != 2:
-        error = NetworkError(f"{tunnel.origin} refused the connection with status {response.status}")
-        error.retryable = response.status >= 500
-        raise error
 
 
 @contextmanager

@@ -19,15 +19,9 @@ from typing import Literal, Self
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from midspan._http.body import Decoder
+from midspan import errors
+from midspan._http.body import Decompressor
 from midspan._http.messages import LENGTH_HEADERS, HttpResponse, Timeouts, find_header
-from midspan.errors import (
-    IncompleteResponseError,
-    MalformedResponseError,
-    NetworkError,
-    ProviderError,
-    RequestTimeoutError,
-)
 
 READ_BUFFER_BYTES = 2**16
 NEVER = float("inf")
@@ -45,10 +39,10 @@ _COMPRESSIONS = ("gzip", "deflate", "br", "zstd", "compress")
 Stage = Literal["connect", "first_byte", "between_bytes", "total"]
 
 
-def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> RequestTimeoutError:
+def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> errors.RequestTimeoutError:
     """Return the error for a request that exceeded the timeout of a stage."""
     seconds = getattr(timeouts, stage)
-    return RequestTimeoutError(f"the request to {origin} exceeded its timeout {stage!r} of {seconds:g} s")
+    return errors.RequestTimeoutError(f"the request to {origin} exceeded its timeout {stage!r} of {seconds:g} s")
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
@@ -82,7 +76,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         """Whether the connection is kept for another request."""
         self.is_pending = False
         """Whether a response is awaited or incomplete."""
-        self.error: ProviderError | None = None
+        self.error: errors.ProviderError | None = None
         self.origin = origin
         self._idle = idle
         self._read_buffer = read_buffer
@@ -111,7 +105,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._timeouts = timeouts
         self._status = 0
         """0 until the head of the response is complete."""
-        self._decoder: Decoder | None = None
+        self._decoder: Decompressor | None = None
         self.is_pending = True
         self._buffered = 0
         """Bytes received since the request was sent or the reader took a piece of the body."""
@@ -119,6 +113,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._total_due = started + (timeouts.total or NEVER)
         was_idle, self.is_idle = self.is_idle, False
         self._reused_at = started if was_idle else -NEVER
+        """When this request reused an idle connection."""
         waiter = self._wait("first_byte", timeouts.first_byte, started if was_idle else self._loop.time())
         # The event loop may have been blocked, so look at the socket itself.
         if self.closed.done() or (was_idle and self._poll is not None and self._poll.poll(0)):
@@ -143,7 +138,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def release(self) -> None:
         """End the response. Close the connection, unless it can be kept for another one: then it `is_idle`."""
         if self.is_pending:
-            self.fail(IncompleteResponseError(f"the response of {self.origin} was closed before its end"))
+            self.fail(errors.IncompleteResponseError(f"the response of {self.origin} was closed before its end"))
         self._head, self._waiter = b"", None  # an idle connection needs little memory
         self._chunks.clear()
         if self._keep_alive and not self.transport.get_write_buffer_size():
@@ -155,7 +150,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         else:
             self.transport.abort()
 
-    def fail(self, error: ProviderError) -> None:
+    def fail(self, error: errors.ProviderError) -> None:
         """End the response with an error, unless it has one, and close the connection at once."""
         self.error = self.error or error
         self.is_pending = self._keep_alive = False
@@ -173,12 +168,19 @@ class HttpProtocol(asyncio.BufferedProtocol):
             if self._buffered > _MAX_BUFFERED_BYTES:
                 self.transport.resume_reading()
             self._buffered = 0
-        if self._decoder is not None:
-            piece = self._decode(self._decoder, piece)
+        if (decoder := self._decoder) is not None:
+            try:
+                piece = decoder.decode(piece)
+                if not piece and not self.is_pending and self.error is None:
+                    decoder.finish()
+            except zlib.error:
+                piece, self._decoder = b"", None
+                reason = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
+                self.fail(self._malformed(reason))
         self._remaining -= len(piece)
         if self._remaining >= 0:
             return piece
-        error = MalformedResponseError(
+        error = errors.MalformedResponseError(
             f"the response of {self.origin} is larger than {self._max_body_bytes:,} bytes; "
             "raise the limit with Transport(max_body_bytes=…) if this is expected"
         )
@@ -186,24 +188,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self.fail(error)
         return b""
 
-    def _decode(self, decoder: Decoder, data: bytes) -> bytes:
-        try:
-            piece = decoder.decode(data)
-            if not piece and not self.is_pending and self.error is None:
-                decoder.finish()
-        except zlib.error:
-            self._decoder = None
-            self.fail(self._malformed(f"the body is not valid {decoder.coding}, although its Content-Encoding says so"))
-            return b""
-        return piece
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         """Return the decoded body bytes that have arrived, or wait for some."""
         while True:
-            if self._chunks or self._decoder is not None:  # which may have more of what arrived before
+            if self._chunks or self._decoder is not None:  # the decoder may hold more of what arrived
                 piece = self._take()
                 if piece:
                     return piece
@@ -312,17 +303,17 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if not self.is_pending:
             return
         if self._status:
-            failure: NetworkError = IncompleteResponseError(
+            failure: errors.NetworkError = errors.IncompleteResponseError(
                 f"{self.origin} closed the connection in the middle of the response"
             )
         else:
             self._is_stale = not self._buffered and self._loop.time() - self._reused_at < _STALE_SECONDS
-            failure = NetworkError(f"{self.origin} closed the connection without a response; retrying may help")
+            failure = errors.NetworkError(f"{self.origin} closed the connection without a response; retrying may help")
         failure.__cause__ = error
         self.fail(failure)
 
-    def _malformed(self, reason: str) -> NetworkError:
-        error = IncompleteResponseError if self._status else NetworkError
+    def _malformed(self, reason: str) -> errors.NetworkError:
+        error = errors.IncompleteResponseError if self._status else errors.NetworkError
         return error(f"the response of {self.origin} is not valid HTTP: {reason}")
 
     # Called by the parser, which stops if they raise an error
@@ -351,7 +342,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise HttpParserError(f"its Transfer-Encoding is {framing}, which is not supported")
         coding = (find_header(head, "content-encoding") or "").lower()
         if coding in ("gzip", "deflate"):
-            self._decoder = Decoder(coding)
+            self._decoder = Decompressor(coding)
         elif any(compression in coding for compression in _COMPRESSIONS):
             raise HttpParserError(f"its Content-Encoding is {coding}, which was not asked for")
 

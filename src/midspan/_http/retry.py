@@ -4,6 +4,7 @@ A stream may be retried only until its first part has reached the caller.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 
@@ -21,9 +22,7 @@ class Clock:
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
-        from random import random  # slow to import, and rarely needed
-
-        return random()  # noqa: S311 - jitter, not security
+        return int.from_bytes(os.urandom(6), "big") / 2**48  # the module `random` is slow to import
 
 
 class RetryPolicy(Struct, frozen=True):
@@ -39,6 +38,10 @@ class RetryPolicy(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
             raise ConfigError(f"max_attempts must be an integer of at least 1, got {self.max_attempts!r}")
+        for name in ("base_delay_seconds", "max_delay_seconds", "max_seconds"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value >= 0:  # NaN is not
+                raise ConfigError(f"{name} must be a number of at least 0, got {value!r}")
 
 
 class RetryState(Struct):

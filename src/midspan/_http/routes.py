@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from midspan._http.messages import DEFAULT_PORTS, LENGTH_HEADERS, HttpRequest, origin_of
+from midspan._http.messages import DEFAULT_PORTS, LENGTH_HEADERS, HttpRequest, host_and_port
 from midspan._version import VERSION
 from midspan.errors import ConfigError
 
@@ -36,7 +36,7 @@ class Route:
     def __init__(self, method: str, url: str) -> None:
         parts, self.server = _parse(url)
         proxy = proxy_for(url)
-        self.origin = origin_of(url)
+        self.origin = host_and_port(url)
         self.key = (self.server, proxy)
         """Connections with the same key are interchangeable."""
         self._always_has_length = method in ("POST", "PUT", "PATCH")
@@ -99,7 +99,7 @@ def _parse(url: str) -> tuple[SplitResult, Address]:
     except (KeyError, ValueError):
         host = ""
     if not host or _CONTROL_CHARACTER.search(host) or " " in host:
-        raise ConfigError(f"cannot send a request to {origin_of(url)}: not a valid http or https URL")
+        raise ConfigError(f"cannot send a request to {host_and_port(url)}: not a valid http or https URL")
     return parts, Address(host, port, parts.scheme == "https")
 
 
@@ -115,29 +115,20 @@ def proxy_for(url: str) -> str | None:
 
     The names of the variables in lower case take precedence.
     """
-    parts = urlsplit(url)
-    proxy = _variable(f"{parts.scheme}_proxy") or _variable("all_proxy")
-    if not proxy or _is_excluded(parts):
+    if not any(value and name.lower().endswith("_proxy") for name, value in os.environ.items()):
+        return None
+    from urllib.request import getproxies, proxy_bypass  # slow to import, and few programs use a proxy
+
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    names = (parts.hostname or "", parts.netloc.rpartition("@")[2])
+    if not proxy or any(proxy_bypass(name) for name in names):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     scheme = urlsplit(proxy).scheme
     if scheme not in DEFAULT_PORTS:
         raise ConfigError(f"unsupported proxy scheme {scheme!r} for {parts.scheme}; use http or https")
     return proxy
-
-
-def _is_excluded(parts: SplitResult) -> bool:
-    host, host_and_port = parts.hostname or "", parts.netloc.rpartition("@")[2].lower()
-    entries = [entry.strip().lower().lstrip(".") for entry in _variable("no_proxy").split(",")]
-    return "*" in entries or any(
-        name == entry or name.endswith(f".{entry}") for entry in entries if entry for name in (host, host_and_port)
-    )
-
-
-def _variable(name: str) -> str:
-    if name == "http_proxy" and "REQUEST_METHOD" in os.environ:
-        return os.environ.get(name, "")  # in a CGI program HTTP_PROXY is a header of the client
-    return os.environ.get(name, os.environ.get(name.upper(), ""))
 
 
 def tls_context() -> ssl.SSLContext:

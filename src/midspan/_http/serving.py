@@ -1,4 +1,4 @@
-"""For our servers: checks of the Host and Origin headers, and the error if a server cannot listen on its address.
+"""For our servers: the socket on which one listens, and checks of the Host and Origin headers.
 
 A web page can make the browser of its visitor send requests to a server on the visitor's machine: across origins, or
 to its own host name, which its DNS server resolves to 127.0.0.1 (DNS rebinding). These two headers show both cases.
@@ -49,10 +49,21 @@ class AllowedOrigins(Struct, frozen=True):
         return None if self.origins & {ANY, origin, f"{_PORT.sub('', origin)}:*"} else "origin"
 
 
-def listen_error(host: str, port: int, error: Exception) -> ConfigError:
-    """Return the error for an address that a server cannot listen on."""
-    if isinstance(error, socket.gaierror):
-        return ConfigError(f"cannot resolve {host!r}")
-    errno = error.errno if isinstance(error, OSError) else None
-    # The texts of asyncio and `socket.create_server` repeat the address.
-    return ConfigError(f"cannot listen on {host}:{port}: {os.strerror(errno).lower() if errno else error}")
+def listen(host: str, port: int, *, backlog: int | None = None) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError if the address cannot be used."""
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"cannot listen on {host}:{port}: the port must be from 0 to 65535")
+    try:
+        addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(addresses, key=lambda item: item[0] != socket.AF_INET)
+        is_ipv6 = family == socket.AF_INET6
+        return socket.create_server((address[0], port), family=family, backlog=backlog, dualstack_ipv6=is_ipv6)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"cannot resolve {host!r}") from error
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else error  # whose text repeats the address
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}") from error
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

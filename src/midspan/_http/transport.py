@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, Timeouts, find_header
+from midspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from midspan._http.pool import Pool
@@ -36,6 +37,8 @@ class Transport:
         max_connections: int | None = None,
         max_body_bytes: int = 256 * 2**20,
     ) -> None:
+        if max_connections is not None and max_connections < 1:
+            raise ConfigError(f"max_connections must be at least 1, got {max_connections!r}")
         self._timeouts = timeouts or Timeouts()
         self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from midspan._loop.blocking import ClosedFromPlainCode, run_blocking
+from midspan._loop.blocking import ClosableFromSyncCode, run_blocking
 from midspan._loop.options import (
     AgentChanges,
     AgentOptions,
+    AgentTools,
     Model,
-    Output,
+    OutputT,
     RunConfig,
     RunOptions,
-    ToolSet,
     as_list,
     convert_option,
 )
-from midspan._loop.prompt import Messages, Prompt, check_messages, to_message, to_turn
+from midspan._loop.prompt import Messages, Prompt, check_messages, message_of_role, to_message
 from midspan._types.closing import close_all
 from midspan._types.messages import History
 from midspan._types.specs import Limits
-from midspan._types.texts import count_noun
+from midspan._types.texts import check_text, count_noun
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Agent(ClosedFromPlainCode, Generic[Output]):
+class Agent(ClosableFromSyncCode, Generic[OutputT]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
 
     _lacks_model = False
@@ -60,7 +60,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
     def __init__(self, model: Model = None, tools: Any = (), **options: Any) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
-        A list of models is a fallback chain: if a request to one fails, also after its retries, it is sent to the next.
+        A list of models is a fallback chain: if a request to one fails, even after retries, it is sent to the next.
         Without `model`, the provider whose API key is set is used. Keys are read when the first request is made.
 
         `system` is the system prompt, `limits` limits each run, `settings` are model settings, and `tool_choice`
@@ -75,7 +75,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         self._owned_providers: dict[str, Provider] = {}
         self._prepared: PreparedRun | None = None
         all_tools = as_list(tools)
-        self._config = RunConfig(self._provider(model), ToolSet(all_tools))
+        self._config = RunConfig(self._provider(model), AgentTools(all_tools))
         self._config = self._with_overrides(options)
         self._owned_sources = [tool for tool in all_tools if isinstance(tool, ToolSource)]
 
@@ -104,7 +104,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         return self._config.limits
 
     @overload
-    def replace(self, **options: Unpack[AgentChanges]) -> Agent[Output]: ...
+    def replace(self, **options: Unpack[AgentChanges]) -> Agent[OutputT]: ...
 
     @overload
     def replace(self, *, output: type[T], **options: Unpack[AgentChanges]) -> Agent[T]: ...
@@ -132,7 +132,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         return f"Agent({self.provider!r}, {count_noun(len(self.tools), 'tool')})"
 
     @overload
-    async def run(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    async def run(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
 
     @overload
     async def run(self, prompt: Prompt = None, *, output: type[T], **options: Unpack[RunOptions]) -> RunResult[T]: ...
@@ -154,7 +154,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         return pending.result_of(run)
 
     @overload
-    def run_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    def run_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
 
     @overload
     def run_sync(self, prompt: Prompt = None, *, output: type[T], **options: Unpack[RunOptions]) -> RunResult[T]: ...
@@ -163,14 +163,14 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
     def run_sync(self, prompt: Prompt = None, *, output: Any, **options: Unpack[RunOptions]) -> RunResult[Any]: ...
 
     def run_sync(self, prompt: Prompt = None, **options: Any) -> RunResult[Any]:
-        """Like `run`, for sync code, also where an event loop is running."""
+        """Like `run`, for sync code, even where an event loop is running."""
         # Files are read here and not in the event loop, which all blocking calls share.
         return run_blocking(self.run(None if prompt is None else to_message(prompt), **options))
 
     @overload
     def stream(
         self, prompt: Prompt = None, *, deltas: bool = True, **options: Unpack[RunOptions]
-    ) -> RunStream[Output]: ...
+    ) -> RunStream[OutputT]: ...
 
     @overload
     def stream(
@@ -201,6 +201,8 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
         **options: Any,
     ) -> PendingRun:
         """Check the options of a run, and return the run, which has not started."""
+        if run_id is not None:
+            check_text(run_id, "run_id")
         if self._lacks_model and options.get("model") is None:  # a key may have been set since
             self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
         config = self._with_overrides(options) if options else self._config
@@ -223,7 +225,7 @@ class Agent(ClosedFromPlainCode, Generic[Output]):
             if name == "model":
                 changes["provider"] = self._provider(value)
             elif name == "tools":
-                changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
+                changes["tools"] = AgentTools(self._with_named_tools(as_list(value)))
             else:
                 changes[name] = convert_option(name, value)
         return replace(self._config, **changes)
@@ -287,12 +289,12 @@ def new_run_id() -> str:
     return f"run_{urandom(8).hex()}"
 
 
-class Chat(Struct, Generic[Output], frozen=True, eq=False):
+class Chat(Struct, Generic[OutputT], frozen=True, eq=False):
     """An immutable conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
 
-    agent: Agent[Output]
+    agent: Agent[OutputT]
     messages: History = History()
-    result: RunResult[Output] | None = None
+    result: RunResult[OutputT] | None = None
     """The result of the last question."""
 
     def __post_init__(self) -> None:
@@ -307,22 +309,22 @@ class Chat(Struct, Generic[Output], frozen=True, eq=False):
         return "" if self.result is None else self.result.text
 
     @property
-    def output(self) -> Output:
+    def output(self) -> OutputT:
         """The last answer as the requested type."""
         if self.result is None:
             raise ConfigError("nothing was asked yet")
         return self.result.output
 
-    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> Chat[Output]:
+    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> Chat[OutputT]:
         """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
-        return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
+        return replace(self, messages=self.messages.append(message_of_role(role, content)), result=None)
 
-    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[Output]:
+    async def ask(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[OutputT]:
         """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
         options["messages"] = self.messages
         result = await self.agent.run(prompt, **options)
         return replace(self, messages=result.messages, result=result)
 
-    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[Output]:
+    def ask_sync(self, prompt: Prompt = None, **options: Unpack[RunOptions]) -> Chat[OutputT]:
         """Like `ask`, for sync code."""
         return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -10,22 +10,13 @@ from typing import Any, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan import errors
 from midspan._loop.result import RunResult, RunStream
 from midspan._storage.journal import ENDED_STATES, Journal, RunSummary
 from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
-from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
-from midspan.errors import (
-    CodecError,
-    ConfigError,
-    JournalError,
-    LimitReachedError,
-    RunElsewhereError,
-    RunError,
-    RunExistsError,
-)
 from midspan.tools.source import describe_error
 
 _log = logging.getLogger("midspan._loop")
@@ -96,20 +87,19 @@ class BackgroundRun:
         self.size = 0
         """The bytes of all events so far."""
         self.subscribers = 0
-        self.journal_error: JournalError | None = None
+        self.journal_error: errors.JournalError | None = None
         """The error of the journal that has ended the run."""
         self.outcome: RunResult[Any] | BaseException | None = None
         """The result or the error of the run, when it is done."""
         self._stream = stream  # until the run is done: it has the context of the caller
         self._journal, self._on_done = journal, on_done
         self._owner, self._session = owner, session
-        self._events = 0
         self._state = stream.state
         self._summary = RunSummary()
-        self._progress = asyncio.Event()
+        self._changed = asyncio.Event()
         """Set, and replaced by another one, when events were stored or the run is done."""
-        self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
-        """Calls that have started, and when, by turn and index."""
+        self._open_calls: dict[int, tuple[ToolStart, float]] = {}
+        """The calls of the turn that have started, and when, by index."""
         self._unstored: list[bytes] = []
         self._in_doubt = False
         """Whether the last append may have been stored although it did not return."""
@@ -125,7 +115,7 @@ class BackgroundRun:
         summary = self._summary
         if self.journal_error is not None and self._unstored:
             summary = replace(summary, state="failed", error=_error_info(self.journal_error))
-        return RunStatus.of(self.id, self._events, summary, self._state)
+        return RunStatus.of(self.id, self.stored + len(self._unstored), summary, self._state)
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
@@ -160,15 +150,15 @@ class BackgroundRun:
         self._check_event_loop()
         if self._unstored and self.journal_error is None:
             self._start_writer()
-        await self._progress.wait()
+        await self._changed.wait()
 
     def _check_event_loop(self) -> None:
         if self._task.get_loop() is not asyncio.get_running_loop():
-            raise ConfigError(f"run {self.id!r} runs in another event loop; wait for it or cancel it there")
+            raise errors.ConfigError(f"run {self.id!r} runs in another event loop; wait for it or cancel it there")
 
     def _notify(self) -> None:
-        self._progress.set()
-        self._progress = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _run(self) -> None:
         error: BaseException | None = None
@@ -183,7 +173,7 @@ class BackgroundRun:
         while self._unstored and self.journal_error is None:
             with suppress(asyncio.CancelledError):  # the event loop is shutting down
                 await self._flush()
-        if self._unstored and not isinstance(self.journal_error, RunExistsError | RunElsewhereError):
+        if self._unstored and not isinstance(self.journal_error, errors.RunExistsError | errors.RunElsewhereError):
             with suppress(Exception):  # the journal still fails, and `journal_error` says why
                 while self._unstored:
                     await self._append()
@@ -206,29 +196,28 @@ class BackgroundRun:
 
     def _end(self, error: BaseException | None) -> None:
         """Store the end of a run that has no RunEnd of its own. `error` ended it; None if it was cancelled."""
-        limit = error.limit if isinstance(error, LimitReachedError) else None
+        limit = error.limit if isinstance(error, errors.LimitReachedError) else None
         error, info = self.journal_error or error, ErrorInfo(CANCELLED, self._cancel_reason)
         is_cancelled = isinstance(error, asyncio.CancelledError) and self._task.cancelling()
         if error is not None and not is_cancelled:
             _log.info("run %s ended with %s", self.id, type(error).__name__, extra={"run_id": self.id})
             info = _error_info(error)
-        if not self._events:
-            with suppress(CodecError):  # then it is also the error with which the run ended
+        if not self.size:
+            with suppress(errors.CodecError):  # then it is also the error with which the run ended
                 self._enqueue(RunStart(self.id, self._stream.model, self._stream.messages.messages))
         reason = CALL_CANCELLED if info.kind == CANCELLED else CALL_NOT_RUN
-        for (turn, index), (call, started) in list(self._open.items()):
-            result = call.error_result(f"{call.name} {reason}")
-            self._enqueue(ToolEnd(turn, result, perf_counter() - started, index))
+        for start, started in list(self._open_calls.values()):
+            result = start.call.error_result(f"{start.call.name} {reason}")
+            self._enqueue(ToolEnd(start.turn, result, perf_counter() - started, start.index))
         self._enqueue(RunEnd(self.id, "", self._stream.state.usage, self._summary.turns, limit, info))
 
     def _enqueue(self, event: RunEvent) -> None:
         document = to_json(event)
         self.size += len(document)
         if type(event) is ToolStart:
-            self._open[event.turn, event.index] = event.call, perf_counter()
+            self._open_calls[event.index] = event, perf_counter()
         elif type(event) is ToolEnd:
-            self._open.pop((event.turn, event.index), None)
-        self._events += 1
+            self._open_calls.pop(event.index, None)
         self._state = self._stream.state
         self._summary = self._summary.after(event)
         self._unstored.append(document)
@@ -251,7 +240,7 @@ class BackgroundRun:
         elif error is not None:
             self.outcome = error
         else:
-            self.outcome = cancelled = RunError(self._cancel_reason)
+            self.outcome = cancelled = errors.RunError(self._cancel_reason)
             cancelled.kind, cancelled.transcript = CANCELLED, self._stream.messages
         del self._stream
         if not self._task.get_loop().is_closed():
@@ -282,11 +271,11 @@ class BackgroundRun:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # the event loop is shutting down; `_flush` starts a new task
-            if isinstance(error, RunExistsError | RunElsewhereError):
+            if isinstance(error, errors.RunExistsError | errors.RunElsewhereError):
                 self.journal_error = error
             else:
                 message = f"run {self.id!r} was cancelled because its journal failed: {describe_error(error)}"
-                self.journal_error = JournalError(message)
+                self.journal_error = errors.JournalError(message)
                 self.journal_error.__cause__ = error
             _log.error("%s", self.journal_error)
             self._notify()
@@ -295,21 +284,22 @@ class BackgroundRun:
             await self._stream.aclose()
 
     async def _append(self) -> None:
-        documents, stored = self._unstored.copy(), len(self._unstored)
-        is_repeated, self._in_doubt = self._in_doubt, True
+        documents = self._unstored.copy()
+        count, was_in_doubt = len(documents), self._in_doubt
+        self._in_doubt = True
         try:
             await self._journal.append(
                 self.id, self.stored, documents, owner=self._owner, session=self._session, summary=self._summary
             )
         except Exception as error:
-            # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
-            # other error the append may have been stored, for example if only the acknowledgement was lost.
-            is_conflict = isinstance(error, RunExistsError | RunElsewhereError)
-            stored = 0 if is_conflict and not is_repeated else await self._count_stored(documents)
-            if not stored:
+            # A conflict without an earlier append in doubt comes from another writer. In all other cases the journal
+            # may have stored these events, for example if only the acknowledgement was lost.
+            is_conflict = isinstance(error, errors.RunExistsError | errors.RunElsewhereError)
+            count = 0 if is_conflict and not was_in_doubt else await self._count_stored(documents)
+            if not count:
                 raise
-        del self._unstored[:stored]
-        self.stored += stored
+        del self._unstored[:count]
+        self.stored += count
         self._in_doubt = False
 
     async def _count_stored(self, documents: list[bytes]) -> int:

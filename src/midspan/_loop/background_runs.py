@@ -36,7 +36,10 @@ class BackgroundRuns(ClosedOnExit):
     """Runs that continue in the background, in the event loop in which they are started."""
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
-        """The last thousand results are kept, up to 64 MB of events; without `journal`, their events, too."""
+        """Keeps the last thousand results, or fewer if their events take more than 64 MB.
+
+        Without a journal, the events of these runs are kept in memory, too.
+        """
         if not isinstance(agent, Agent | None) or not isinstance(journal, Journal | None):
             raise ConfigError(f"BackgroundRuns takes an Agent and a journal, got {agent!r:.80} and {journal!r:.80}")
         self._agent = agent
@@ -46,8 +49,8 @@ class BackgroundRuns(ClosedOnExit):
         self._ended: dict[str, BackgroundRun] = {}
         """The last runs that have ended, the oldest first."""
         self._ended_bytes = 0
-        self._refused: dict[str, RunExistsError] = {}
-        """The errors of runs whose ids the journal had already, until `result` raises them."""
+        self._id_conflicts: dict[str, RunExistsError] = {}
+        """The errors of the last runs whose ids the journal had already, until `result` raises them."""
         self._closed = False
 
     def start(
@@ -69,6 +72,11 @@ class BackgroundRuns(ClosedOnExit):
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            how = "call it in a coroutine, such as one that asyncio.run runs"
+            raise ConfigError(f"BackgroundRuns.start needs a running event loop; {how}") from None
         id = new_run_id() if run_id is None else run_id
         if not id:
             raise ConfigError("run_id is empty; leave it out to get a new id")
@@ -115,7 +123,7 @@ class BackgroundRuns(ClosedOnExit):
         """Wait until a run of this process has ended and is stored. Return its result, or raise its error."""
         run = self._find(run_id)
         if run is None:
-            if (refused := self._refused.pop(run_id, None)) is not None:
+            if (refused := self._id_conflicts.pop(run_id, None)) is not None:
                 raise refused
             await self.journal.get(run_id)  # raises UnknownRunError if it was never started
             raise ConfigError(f"run {run_id!r} is not one of the last runs of this process; read it with subscribe")
@@ -191,7 +199,9 @@ class BackgroundRuns(ClosedOnExit):
         """Keep a run that has ended, and evict the oldest ones if there are too many."""
         del self._running[run.id]
         if isinstance(run.journal_error, RunExistsError):  # the id refers to the stored run
-            self._refused[run.id] = run.journal_error
+            self._id_conflicts[run.id] = run.journal_error
+            if len(self._id_conflicts) > MAX_RUNS:
+                del self._id_conflicts[next(iter(self._id_conflicts))]
             return
         self._ended[run.id] = run
         self._ended_bytes += run.size

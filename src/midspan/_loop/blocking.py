@@ -1,6 +1,6 @@
 """Run coroutines from sync code, in one event loop that has a thread of its own.
 
-It works in any thread, also in one that already runs an event loop, and connections stay open from call to call.
+It works in any thread, even in one that already runs an event loop, and connections stay open from call to call.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ async def _close(items: Any) -> None:
         await items.aclose()
 
 
-class ClosedFromPlainCode(ClosedOnExit):
+class ClosableFromSyncCode(ClosedOnExit):
     """Adds `close` and `with` for sync code to an object with `aclose`."""
 
     def close(self) -> None:

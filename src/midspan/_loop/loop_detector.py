@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from midspan._loop.policies import Calls, Policy, Refusal, Refusals
 from midspan._types.parts import REPEATED, ToolCall, ToolResult
-from midspan._types.run_state import RunState, ToolRun
+from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
 from midspan._types.texts import canonical_json
 
-_NOTE_FROM = 3
-"""The repetition from which on the model gets a note."""
-_NOTE = "This call has given the same result {count} times in a row. Repeat it only if you expect another result."
+_HINT_FROM = 3
+"""The repetition from which on the model gets a hint."""
+_HINT = "This call has given the same result {count} times in a row. Repeat it only if you expect another result."
 _REPEATED = (
     "was not run again: the same call has given the same result {count} times in a row. "
     "Answer with the information you have, or make another call."
@@ -36,7 +36,7 @@ class _Repetition(Struct, frozen=True, gc=False):
 class LoopDetector(Policy):
     """Detects a model that repeats the same call with the same result.
 
-    A repeated call is run. From the third time on the model gets a note with the result; after `max_repeats` times
+    A repeated call is run. From the third time on the model gets a hint with the result; after `max_repeats` times
     the call is refused, and if the model still repeats it, the limit is reached. A different result, or a change in
     between, resets the count. A call is a change if its tool is declared to write, or declares nothing and gave a
     new result. A read-only call shows a change if it gives another result than before.
@@ -54,14 +54,14 @@ class LoopDetector(Policy):
         self._has_refused = False
         """Whether a repeated call was refused since the last change."""
         self.repeated: dict[int, _Repetition] = {}
-        """The calls of the turn that get a note if they give the same result again, by position."""
+        """The calls of the turn that get a hint if they give the same result again, by position."""
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         if self._max_repeats is None:
             return {}
         self.repeated = {}
         if not self._seen_keys:
-            self._seen_keys.update(_key(run.call) for run in state.tool_runs)
+            self._seen_keys.update(_key(tool_run.call) for tool_run in state.tool_runs)
         keys, is_repeated = {}, False
         for index, call in calls:
             keys[index] = key = _key(call)
@@ -77,41 +77,36 @@ class LoopDetector(Policy):
                 continue
             if known.count >= self._max_repeats:
                 counts[index] = known.count
-            elif known.count >= _NOTE_FROM - 1:
+            elif known.count >= _HINT_FROM - 1:
                 self.repeated[index] = known
         # The second time, with nothing else to run, the limit is reached: the model is asked for its answer.
         limit = "max_repeats" if self._has_refused and len(counts) == len(calls) else None
         return {index: Refusal(_REPEATED.format(count=count), REPEATED, limit) for index, count in counts.items()}
 
-    def with_note(self, index: int, result: ToolResult) -> ToolResult:
-        """Return the result of a call of this turn, with a note for the model if it is the same again."""
+    def with_hint(self, index: int, result: ToolResult) -> ToolResult:
+        """Return the result of a call of this turn, with a hint for the model if it is the same again."""
         known = self.repeated.get(index)
         if known is None or not _looks_the_same(known.result, result):
             return result
-        note = _NOTE.format(count=known.count + 1)
-        return replace(result, hint=note if result.hint is None else f"{result.hint} {note}")
+        hint = _HINT.format(count=known.count + 1)
+        return replace(result, hint=hint if result.hint is None else f"{result.hint} {hint}")
 
     def _count(self, state: RunState) -> None:
         """Count the calls that were completed since the last time."""
-        for run in state.tool_runs[self._counted :]:
-            if REPEATED in run.result.notes:
-                self._has_refused = True
-            elif not run.is_refused:
-                self._add(run)
+        for tool_run in state.tool_runs[self._counted :]:
+            if tool_run.is_refused:
+                self._has_refused = self._has_refused or REPEATED in tool_run.result.notes
+                continue
+            key, spec = _key(tool_run.call), self._specs.get(tool_run.name)
+            known, writes = self._known.get(key), None if spec is None else spec.changes
+            is_repeated = known is not None and _looks_the_same(known.result, tool_run.result)
+            count = known.count + 1 if known is not None and is_repeated and known.epoch == self._epoch else 1
+            shows_change = not is_repeated and (writes is None or (known is not None and not writes))
+            if shows_change or (writes and not tool_run.result.is_error):
+                self._epoch += 1
+                self._has_refused = False
+            self._known[key] = _Repetition(tool_run.result, count, self._epoch)
         self._counted = len(state.tool_runs)
-
-    def _add(self, run: ToolRun) -> None:
-        key = _key(run.call)
-        known = self._known.get(key)
-        is_repeated = known is not None and _looks_the_same(known.result, run.result)
-        count = known.count + 1 if known is not None and is_repeated and known.epoch == self._epoch else 1
-        spec = self._specs.get(run.name)
-        writes = None if spec is None else spec.changes
-        shows_change = not is_repeated and (writes is None or (known is not None and not writes))
-        if shows_change or (writes and not run.result.is_error):
-            self._epoch += 1
-            self._has_refused = False
-        self._known[key] = _Repetition(run.result, count, self._epoch)
 
 
 def _key(call: ToolCall) -> _Key:

@@ -9,7 +9,7 @@ from midspan._types.context import OnQuestion
 from midspan._types.exchange import CachePolicy
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice
 from midspan._types.texts import check_text
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, SchemaError
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from midspan._schema.output_type import OutputType
     from midspan.tools.wrap import AdaptedTools
 
-    Output = typing_extensions.TypeVar("Output", default=Any)
+    OutputT = typing_extensions.TypeVar("OutputT", default=Any)
 else:
-    Output = TypeVar("Output")
+    OutputT = TypeVar("OutputT")
 
 Model = Provider | str | Sequence[Provider | str] | None
 """A provider, a name, or a fallback chain of both. None means the provider whose API key is set."""
@@ -61,9 +61,11 @@ class RunOptions(AgentChanges, total=False):
 
 
 KNOWN_OPTIONS = sorted((*AgentChanges.__annotations__, "output"))
+_RUN_ONLY = sorted(RunOptions.__annotations__.keys() - AgentChanges.__annotations__.keys())
+"""The options that a run has and an agent does not."""
 
 
-class ToolSet:
+class AgentTools:
     """The tools of an agent: built-in tools of the provider, and one source for all others.
 
     The adapted form of the tools is kept, so a run with other settings does not build it again.
@@ -108,7 +110,7 @@ def _as_builtin(tool: Any) -> Any:
 
 
 def as_list(tools: Any) -> Sequence[Any]:
-    """Return the tools as a sequence, also if there is only one or none."""
+    """Return the tools, one or several or none, as a sequence."""
     if tools is None:
         return ()
     is_single = isinstance(tools, str | Mapping | ToolSource) or not isinstance(tools, Iterable)
@@ -119,7 +121,7 @@ class RunConfig(Struct, frozen=True, eq=False):
     """The options of a run after validation; `Agent` describes them."""
 
     provider: Provider
-    tools: ToolSet
+    tools: AgentTools
     system: str | None = None
     limits: Limits = Limits()
     settings: ModelSettings = ModelSettings()
@@ -151,11 +153,24 @@ def convert_option(name: str, value: Any) -> Any:
 
             if not is_async(value):
                 raise ConfigError(f"on_question must be an async function, got {value!r:.80}")
+        case "calls_only" | "prompt_mode" | "raise_tool_errors" if not isinstance(value, bool | None):
+            raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
+        case "cache" if not isinstance(value, CachePolicy | None):
+            raise ConfigError(f"cache must be a CachePolicy, such as CachePolicy(), got {value!r:.80}")
         case "telemetry" if isinstance(value, bool):
             raise ConfigError(f"telemetry must be a Telemetry, such as Telemetry(), got {value!r}")
         case _ if name not in KNOWN_OPTIONS:
-            raise ConfigError(f"unknown option {name!r}; known options: {', '.join(KNOWN_OPTIONS)}")
+            known = f"{', '.join(KNOWN_OPTIONS)}; a single run also has {', '.join(_RUN_ONLY)}"
+            raise ConfigError(f"unknown option {name!r}; known options: {known}")
     return value
+
+
+_OTHER_KEYWORDS = """
+    $ref $dynamicRef $recursiveRef $schema $id $comment title description default examples type nullable enum const
+    required minProperties maxProperties dependentRequired dependencies minItems maxItems uniqueItems
+    minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf
+"""
+"""The keywords of JSON Schema that do not hold schemas."""
 
 
 def output_type(output: Any) -> "OutputType | None":
@@ -163,5 +178,10 @@ def output_type(output: Any) -> "OutputType | None":
     if output is None or output is str:
         return None
     from midspan._schema.output_type import OutputType  # loaded for typed answers
+    from midspan._schema.tree import LIST_KEYWORDS, MAP_KEYWORDS, SCHEMA_KEYWORDS
 
+    keywords = {*LIST_KEYWORDS, *MAP_KEYWORDS, *SCHEMA_KEYWORDS, *_OTHER_KEYWORDS.split()}
+    if isinstance(output, dict) and output and keywords.isdisjoint(output):  # every answer would match it
+        how = "pass a type, or a JSON Schema such as {'type': 'object', 'properties': …}"
+        raise SchemaError(f"output has no keyword of JSON Schema, got {output!r:.80}; {how}")
     return OutputType(output)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan._types.exchange import END, Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
-from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
+from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan._types.texts import count_noun
 from midspan.errors import AnswerBlockedError, LimitReachedError, NoAnswerError, ProviderError
@@ -36,14 +36,14 @@ class Refusal(Struct, frozen=True, gc=False):
 
     message: str
     """What the model reads, after the name of the tool."""
-    note: str
+    kind: str
     """The kind of refusal, one of the constants in `_types/parts.py`."""
     limit: str | None = None
     """The limit that forbids the call, if that is the reason."""
 
     def result(self, call: ToolCall) -> ToolResult:
         """Return the result of the call that is not run."""
-        result = call.error_result(f"{call.name} {self.message}", self.note)
+        result = call.error_result(f"{call.name} {self.message}", self.kind)
         return result if self.limit is None else replace(result, meta={"limit": self.limit})
 
 
@@ -78,13 +78,13 @@ class Policy(Protocol):
         return {}
 
 
-def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, response: ModelResponse) -> Decision:
+def decide(policies: Sequence[Policy], tracker: "LimitTracker", state: RunState, response: ModelResponse) -> Decision:
     """Check the response and its calls against the policies, in order, and then against the limits.
 
     Raises if the run has to stop.
     """
     calls = state.calls
-    is_late = limits.deadline is not None and limits.out_of_time() is not None
+    is_late = tracker.deadline is not None and tracker.out_of_time() is not None
     retry: Retry | None = None
     # If a complete response has calls, `refuse` checks them, and `after_response` has nothing to check.
     if not is_late and not (calls and response.finish_reason is END):
@@ -102,23 +102,23 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
                 refusals |= refused
                 allowed = [item for item in allowed if item[0] not in refused]
         if not allowed and not is_late:
-            _check_progress(state, refusals.values())
-    limit, budget = limits.next_request(state)
-    if limit is not None and retry is not None:
-        limit.__cause__ = NoAnswerError(retry.reason)
-    if (calls or retry is not None or is_late) and (limit is not None or limits.may_refuse):
-        refusals |= limits.check(state, allowed, limit)
-    if limits.ended_with_message:
+            _check_refused_turns(state, refusals.values())
+    limit_error, budget = tracker.next_request(state)
+    if limit_error is not None and retry is not None:
+        limit_error.__cause__ = NoAnswerError(retry.reason)
+    if (calls or retry is not None or is_late) and (limit_error is not None or tracker.may_refuse):
+        refusals |= tracker.refuse(state, allowed, limit_error)
+    if tracker.ended_with_message:
         retry = None
-    return Decision(unanswered, refusals, retry, None if limit is None else limit.limit, budget)
+    return Decision(unanswered, refusals, retry, None if limit_error is None else limit_error.limit, budget)
 
 
-def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
+def _check_refused_turns(state: RunState, refusals: Collection[Refusal]) -> None:
     """Raise NoAnswerError if, for too many turns in a row, the model only makes calls that are refused."""
     if state.refused_turns >= MAX_FAILED_TURNS:
-        times, last = state.refused_turns + 1, next(iter(refusals))
+        times, refusal = state.refused_turns + 1, next(iter(refusals))
         raise NoAnswerError(
-            f"the model only made calls that were refused, {times} times in a row; the last call {last.message}"
+            f"the model only made calls that were refused, {times} times in a row; the last call {refusal.message}"
         )
 
 
@@ -138,7 +138,7 @@ class ToolChoicePolicy(Policy):
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         choice = state.tool_choice
-        if choice is None and state.calls_forbidden:  # without declared tools, a request for an answer has no choice
+        if choice is None and state.tools_withdrawn:  # without declared tools, a request for an answer has no choice
             choice = ToolChoice("none")
         refusals: Refusals = {}
         for index, call in calls:
@@ -151,11 +151,11 @@ class ToolChoicePolicy(Policy):
         return refusals
 
 
-_CUT_CALL = Refusal(
+_TRUNCATED_CALL = Refusal(
     "was not run: the response was cut off, so the arguments may be incomplete. Call it again, with less text.",
     UNREADABLE,
 )
-_INCOMPLETE = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED)
+_TRUNCATED = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED)
 
 
 class ResponsePolicy(Policy):
@@ -169,16 +169,16 @@ class ResponsePolicy(Policy):
 
     def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
         reason = response.finish_reason
-        if reason is FinishReason.BLOCKED or (reason is FinishReason.REFUSED and has_no_answer(response.message)):
-            raise _blocked(response)
+        if reason is FinishReason.BLOCKED or (reason is FinishReason.REFUSED and not has_answer(response.message)):
+            raise _blocked_error(response)
         if state.calls:
             return None
         # A model that was asked for its answer may answer in text.
-        calls_only = self._calls_only and not state.calls_forbidden
-        has_text = not has_no_answer(response.message)
-        if reason is FinishReason.END and has_text and not calls_only:
+        calls_only = self._calls_only and not state.tools_withdrawn
+        answers = has_answer(response.message)
+        if reason is FinishReason.END and answers and not calls_only:
             return None
-        retry = _retry(response, has_text=has_text)
+        retry = _retry(response, answers=answers)
         if retry is None and calls_only:
             retry = Retry("the model answered with text", "Do not answer with text. Call one of your functions.")
         if retry is None or not state.retries_exhausted:
@@ -193,12 +193,12 @@ class ResponsePolicy(Policy):
             if call.arguments_error is not None:
                 message = f"was not run: {call.arguments_error}. Call it again with valid arguments."
                 refusals[index] = Refusal(message, UNREADABLE)
-        if state.finish_reason in _INCOMPLETE and calls and calls[-1][0] == len(state.calls) - 1:
-            refusals.setdefault(calls[-1][0], _CUT_CALL)
+        if state.finish_reason in _TRUNCATED and calls and calls[-1][0] == len(state.calls) - 1:
+            refusals.setdefault(calls[-1][0], _TRUNCATED_CALL)
         return refusals
 
 
-def _retry(response: ModelResponse, *, has_text: bool) -> Retry | None:
+def _retry(response: ModelResponse, *, answers: bool) -> Retry | None:
     detail = f": {response.finish_message}" if response.finish_message else ""
     match response.finish_reason:
         case FinishReason.CUT:
@@ -216,17 +216,17 @@ def _retry(response: ModelResponse, *, has_text: bool) -> Retry | None:
             )
         case FinishReason.CONTINUES:
             return Retry("the model paused", "Continue exactly where you stopped.")
-        case FinishReason.LENGTH if not has_text:
+        case FinishReason.LENGTH if not answers:
             raise NoAnswerError("the model used up its tokens before it answered; raise max_tokens in the settings")
-        case FinishReason.CONTEXT_FULL if not has_text:
+        case FinishReason.CONTEXT_FULL if not answers:
             raise NoAnswerError("the context window was full before the model answered; shorten the conversation")
-    if has_text:
+    if answers:
         return None
     text = "Your answer was empty. Answer the question, with the results of your calls if you have them."
     return Retry("the model returned an empty response", text)
 
 
-def _blocked(response: ModelResponse) -> AnswerBlockedError:
+def _blocked_error(response: ModelResponse) -> AnswerBlockedError:
     """Return the error for a response that a filter stopped or the model declined; asking again would not help."""
     is_refused = response.finish_reason is FinishReason.REFUSED
     what = "the model declined to answer" if is_refused else "a filter stopped the model"
@@ -238,11 +238,11 @@ def _blocked(response: ModelResponse) -> AnswerBlockedError:
 class LimitTracker:
     """Compares a run with its limits, and applies `on_limit`.
 
-    `finals` are tools whose result may end the run; `uncounted` are tools that no limit counts.
+    `final_tools` are tools whose result may end the run; `uncounted` are tools that no limit counts.
     """
 
     def __init__(
-        self, limits: Limits, started: float, finals: Collection[str] = (), uncounted: Collection[str] = ()
+        self, limits: Limits, started: float, final_tools: Collection[str] = (), uncounted: Collection[str] = ()
     ) -> None:
         self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
         """When the time is over, as a value of `time.monotonic()`."""
@@ -255,13 +255,13 @@ class LimitTracker:
         """Ends the run after these calls, unless a final tool ends it first."""
         self._cause: ProviderError | None = None
         """The error of the model's service that used up the time."""
-        self._first_error: LimitReachedError | None = None
+        self._reached: LimitReachedError | None = None
         """The limit that the run reached, if it continues or ends with a message."""
         self._uncounted = uncounted
-        self._finals = finals
+        self._final_tools = final_tools
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
         self.may_refuse = self._counts_calls or self.deadline is not None
-        """Whether `check` can refuse a call although another request may follow."""
+        """Whether `refuse` can refuse a call although another request may follow."""
 
     def next_request(self, state: RunState) -> tuple[LimitReachedError | None, Budget]:
         """Return the limit that the next request would exceed, and its budget."""
@@ -270,80 +270,83 @@ class LimitTracker:
             return None, _NO_BUDGET
         requests_left = None if turns is None else turns - state.requests
         tokens_left = None if tokens is None else tokens - state.usage.total
-        limit = None
+        limit_error = None
         if requests_left is not None and requests_left <= 0:
-            limit = LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
+            limit_error = LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
         elif tokens_left is not None and tokens_left <= 0:
-            limit = LimitReachedError(f"Maximum tokens exceeded ({state.usage.total:,} of {tokens:,})", "max_tokens")
-        return limit, Budget(requests_left, tokens_left)
+            limit_error = LimitReachedError(
+                f"Maximum tokens exceeded ({state.usage.total:,} of {tokens:,})", "max_tokens"
+            )
+        return limit_error, Budget(requests_left, tokens_left)
 
-    def check(self, state: RunState, calls: Calls, request_limit: LimitReachedError | None) -> Refusals:
+    def refuse(self, state: RunState, calls: Calls, request_limit: LimitReachedError | None) -> Refusals:
         """Refuse calls over a limit. If no request can follow, refuse all calls but those that may end the run.
 
         `calls` are those that no other rule refuses; `request_limit` is that of `next_request`. Raises
         LimitReachedError if the run has to stop with an error.
         """
-        over = self._calls_over_limit(state, calls) if self._counts_calls else {}
-        limit = request_limit or self.out_of_time() or next(iter(over.values()), None)
-        if limit is None:
+        exceeded = self._calls_over_limit(state, calls) if self._counts_calls else {}
+        limit_error = request_limit or self.out_of_time() or next(iter(exceeded.values()), None)
+        if limit_error is None:
             return {}
         can_end_by_call = False
-        # Otherwise a request for the answer follows, for which there must be time.
-        if self.limits.on_limit != "answer" or state.limit is not None or limit.limit == "max_seconds":
-            can_end_by_call = any(call.name in self._finals and index not in over for index, call in calls)
-            over = {index: limit for index, call in calls if call.name not in self._finals} | over
+        # With on_limit="answer" and time left, a request for the answer follows, and the other calls run.
+        if self.limits.on_limit != "answer" or state.limit is not None or limit_error.limit == "max_seconds":
+            can_end_by_call = any(call.name in self._final_tools and index not in exceeded for index, call in calls)
+            exceeded = {index: limit_error for index, call in calls if call.name not in self._final_tools} | exceeded
         if can_end_by_call:
-            self.pending_limit = limit
+            self.pending_limit = limit_error
         else:
-            self._stop_at(limit, state)
-        return {index: _over_limit(error) for index, error in over.items()}
+            self._stop_at(limit_error, state)
+        return {index: _refusal_over_limit(error) for index, error in exceeded.items()}
 
     def after_calls(self, state: RunState) -> bool:
-        """Return whether the run ends with LIMIT_MESSAGE now that no call has ended it. Raises LimitReachedError."""
-        limit, self.pending_limit = self.pending_limit or self.out_of_time(), None
-        if limit is not None:
-            self._stop_at(limit, state)
+        """Apply a limit that no final tool came before; return whether the run ends with LIMIT_MESSAGE."""
+        limit_error = self.pending_limit or self.out_of_time()
+        self.pending_limit = None
+        if limit_error is not None:
+            self._stop_at(limit_error, state)
         return self.ended_with_message
 
-    def _stop_at(self, limit: LimitReachedError, state: RunState) -> None:
+    def _stop_at(self, limit_error: LimitReachedError, state: RunState) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.on_limit
-        was_asked_to_answer = state.limit is not None and state.calls_forbidden
+        was_asked_to_answer = state.limit is not None and state.tools_withdrawn
         if on_limit == "error" or (on_limit == "answer" and was_asked_to_answer):
-            raise self._first_error or limit
-        self._first_error = limit
+            raise self._reached or limit_error
+        self._reached = limit_error
         # When the time is over, no further request is possible.
-        self.ended_with_message = on_limit == "message" or limit.limit == "max_seconds"
+        self.ended_with_message = on_limit == "message" or limit_error.limit == "max_seconds"
 
     def final_limit(self, state: RunState) -> str | None:
         """Return the name of the limit that the run reached, for its end."""
-        if self._first_error is not None:
-            return self._first_error.limit
-        return state.limit if state.calls_forbidden else None
+        if self._reached is not None:
+            return self._reached.limit
+        return state.limit if state.tools_withdrawn else None
 
     def refuse_nested(self, state: RunState, call: ToolCall) -> Refusal | None:
         """Return why a call that a tool makes is over a limit; the calls that run now count too."""
-        limit = self.out_of_time()
-        if limit is None and self._counts_calls:
-            limit = self._call_limit(self._call_counts(state, state.unanswered), call)
-        return None if limit is None else _over_limit(limit)
+        limit_error = self.out_of_time()
+        if limit_error is None and self._counts_calls:
+            limit_error = self._call_limit(self._call_counts(state, state.unanswered), call)
+        return None if limit_error is None else _refusal_over_limit(limit_error)
 
     def _calls_over_limit(self, state: RunState, calls: Calls) -> dict[int, LimitReachedError]:
         counts = self._call_counts(state)
-        over: dict[int, LimitReachedError] = {}
+        exceeded: dict[int, LimitReachedError] = {}
         for index, call in calls:
             if call.name in self._uncounted:
                 continue
-            limit = self._call_limit(counts, call)
-            if limit is None:
+            limit_error = self._call_limit(counts, call)
+            if limit_error is None:
                 counts[call.name] += 1
             else:
-                over[index] = limit
-        return over
+                exceeded[index] = limit_error
+        return exceeded
 
     def _call_counts(self, state: RunState, running: Calls = ()) -> Counter[str]:
         """Return how often each tool was run, by the model or by another tool."""
-        counts = Counter(run.name for run in (*state.tool_runs, *state.ended) if run.was_run)
+        counts = Counter(tool_run.name for tool_run in (*state.tool_runs, *state.ended) if tool_run.was_run)
         counts.update(self.nested_calls)
         counts.update(call.name for _, call in running)
         for name in self._uncounted:
@@ -369,7 +372,7 @@ class LimitTracker:
             return None
         return time_limit_error(self.limits, self._cause)
 
-    def note_expiry(self, expired: BaseException) -> None:
+    def record_expiry(self, expired: BaseException) -> None:
         """Note that the time is over, and which error of the model's service used it up."""
         self.deadline = monotonic()  # the timer may be a little earlier than this clock
         cause: BaseException | None = expired
@@ -387,5 +390,5 @@ def time_limit_error(limits: Limits, cause: ProviderError | None = None) -> Limi
     return error
 
 
-def _over_limit(limit: LimitReachedError) -> Refusal:
-    return Refusal(f"was not run: {limit}", OVER_LIMIT, limit.limit)
+def _refusal_over_limit(error: LimitReachedError) -> Refusal:
+    return Refusal(f"was not run: {error}", OVER_LIMIT, error.limit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.options import RunConfig, ToolSet
+from midspan._loop.options import AgentTools, RunConfig
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, time_limit_error
 from midspan._loop.prompt import Messages, Prompt, conversation
 from midspan._loop.result import RunResult
@@ -52,15 +52,13 @@ class PreparedRun(Struct, frozen=True, eq=False):
     specs: dict[str, ToolSpec]
     """The declared tools by name."""
     aliases: dict[str, str]
-    """The caller's names of tools that the model knows by other names."""
-    finals: frozenset[str]
+    """From the caller's name of a tool to the name that the model knows it by, for tools that are renamed."""
+    final_tools: frozenset[str]
     """Tools whose result may end the run."""
     answers_in_text: bool
     """Whether text without a call is an answer: no output type is set, and no call is required."""
     in_task: bool
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
-    read_only: frozenset[str]
-    """Tools that change nothing."""
     policies: tuple[Policy, ...]
     """The rules that depend on nothing but the state of a run."""
 
@@ -73,7 +71,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
         answers_by_tool = self.output is not None and self.output.by_tool
-        return LimitTracker(limits, started, self.finals, (ANSWER_TOOL,) if answers_by_tool else ())
+        return LimitTracker(limits, started, self.final_tools, (ANSWER_TOOL,) if answers_by_tool else ())
 
 
 class PendingRun:
@@ -116,11 +114,11 @@ class PendingRun:
         state, output, end = run.state, run.prepared.output, run.end
         assert end is not None, "a run ends with RunEnd or raises"
         value: Any = end.text
-        if state.final_result is not None and not run.limits.ended_with_message:
+        if state.final_result is not None:
             value = state.final_result.value
             with suppress(ArgumentError):  # the tool may return something else
                 value = value if output is None else output.type.parse(value)
-        elif output is not None and not run.limits.ended_with_message:
+        elif output is not None and not run.limit_tracker.ended_with_message:
             value = output.read(end.text)
         return RunResult(
             text=end.text,
@@ -138,34 +136,26 @@ class PendingRun:
         )
 
 
-async def prepare_run(run: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
+async def prepare_run(options: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
     """List the tools and adapt everything to the model. Returns `previous` if the tools have not changed since."""
-    listing = await list_source(run.tools.source)
+    listing = await list_source(options.tools.source)
     if previous is not None and listing.is_same_as(previous.listing):
         return previous
-    provider = _provider(run, has_tools=bool(listing.tools))
-    profile, builtins = provider.profile, run.tools.builtins
-    output = _typed_output(run.output, profile, has_tools=bool(listing.tools or builtins))
-    source, declared, aliases = await _declare(run.tools, listing, profile, output)
-    choice = _choice(run, declared, builtins, aliases)
+    provider = _provider(options, has_tools=bool(listing.tools))
+    profile, builtins = provider.profile, options.tools.builtins
+    output = _typed_output(options.output, profile, has_tools=bool(listing.tools or builtins))
+    source, declared, aliases = await _declare(options.tools, listing, profile, output)
+    choice = _choice(options, declared, builtins, aliases)
     answer_tools = (ANSWER_TOOL,) if output is not None and output.by_tool else ()
-    finals = tuple(spec.name for spec in declared if spec.final)
+    final_tools = tuple(spec.name for spec in declared if spec.final)
     # A request that allows only an answer forbids calls, unless the answer is a call.
-    answers = finals if run.calls_only else answer_tools
+    answers = final_tools if options.calls_only else answer_tools
     answering = ToolChoice("required", answers) if answers else ToolChoice("none")
     if choice is not None and choice.mode == "none" and answer_tools:
         choice = answering
     # A call that is forced once: afterwards the model may answer.
-    is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
-    config = RequestConfig(
-        model=provider.model,
-        system=run.system,
-        tools=(*builtins, *declared),
-        tool_choice=None if is_forced else choice,
-        settings=run.settings,
-        output=None if output is None else output.requested,
-        cache=run.cache,
-    )
+    is_forced = choice is not None and choice.mode == "required" and choice is not answering and not options.calls_only
+    config = _request_config(options, provider.model, declared, output, None if is_forced else choice)
     output_policies = () if output is None else (output,)
     return PreparedRun(
         provider=provider,
@@ -177,21 +167,43 @@ async def prepare_run(run: RunConfig, previous: PreparedRun | None = None) -> Pr
         listing=listing,
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
-        finals=frozenset(finals),
-        answers_in_text=output is None and not run.calls_only,
-        in_task=not run.tools.is_local,
-        read_only=frozenset(spec.name for spec in declared if spec.changes is False),
+        final_tools=frozenset(final_tools),
+        answers_in_text=output is None and not options.calls_only,
+        in_task=not options.tools.is_local,
         # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
-        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only), *output_policies),
+        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=options.calls_only), *output_policies),
+    )
+
+
+def _request_config(
+    options: RunConfig,
+    model: str,
+    declared: tuple[ToolSpec, ...],
+    output: "TypedOutput | None",
+    choice: ToolChoice | None,
+) -> RequestConfig:
+    return RequestConfig(
+        model=model,
+        system=options.system,
+        tools=(*options.tools.builtins, *declared),
+        tool_choice=choice,
+        settings=options.settings,
+        output=None if output is None else output.requested,
+        cache=options.cache,
     )
 
 
 async def _declare(
-    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
+    tools: AgentTools, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
 ) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
     """Return the source for the model, its tools, and the aliases of those that are renamed."""
     if output is not None and output.by_tool:
-        tools = ToolSet([tools.source, output.tool()])
+        if any(tool.name == ANSWER_TOOL for tool in listing.tools):
+            raise ConfigError(
+                f"this model answers with output=… by calling a tool that Midspan names {ANSWER_TOOL!r}, "
+                "and the agent has a tool of that name; rename it"
+            )
+        tools = AgentTools([tools.source, output.tool()])
         listing = await list_source(tools.source)
     if profile.schema is None:
         return tools.source, listing.tools, {}
@@ -203,23 +215,23 @@ async def _declare(
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}
 
 
-def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
+def _provider(options: RunConfig, *, has_tools: bool) -> Provider:
     """Return the provider, wrapped in prompt mode if the model cannot be given tools."""
-    profile = run.provider.profile
-    is_prompted = run.prompt_mode if run.prompt_mode is not None else not profile.supports_tools
+    profile = options.provider.profile
+    is_prompted = options.prompt_mode if options.prompt_mode is not None else not profile.supports_tools
     if not is_prompted or not has_tools:
-        return run.provider
+        return options.provider
     if not profile.supports_prompted_tools:
-        raise ConfigError(f"the model {run.provider.model!r} does not support prompt mode")
+        raise ConfigError(f"the model {options.provider.model!r} does not support prompt mode")
     from midspan.providers.prompted.client import PromptedTools  # loaded for models that only write text
 
-    return run.provider if isinstance(run.provider, PromptedTools) else PromptedTools(run.provider)
+    return options.provider if isinstance(options.provider, PromptedTools) else PromptedTools(options.provider)
 
 
 def _choice(
-    run: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
+    options: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
 ) -> ToolChoice | None:
-    choice = ToolChoice("required") if run.calls_only and run.tool_choice is None else run.tool_choice
+    choice = ToolChoice("required") if options.calls_only and options.tool_choice is None else options.tool_choice
     if choice is None:
         return None
     choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
@@ -243,9 +255,9 @@ class TypedOutput(Policy):
 
     def read(self, text: str) -> Any:
         """Return the value that a text holds. Raises ArgumentError if it is not of the type."""
-        from midspan._schema.output_type import parse_json  # loaded for typed answers
+        from midspan._schema.output_type import parse_json_answer  # loaded for typed answers
 
-        return self.type.parse(self.schema.restore_names(parse_json(text)))
+        return self.type.parse(self.schema.restore_names(parse_json_answer(text)))
 
     def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
         if state.calls:

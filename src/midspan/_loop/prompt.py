@@ -71,7 +71,7 @@ def to_message(prompt: Any) -> Message:
     return Message("user", parts)
 
 
-def to_turn(role: str, content: Any) -> Message:
+def message_of_role(role: str, content: Any) -> Message:
     """Return a turn of a conversation: text, parts, the calls of a model, or the results of tools."""
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}; known roles: {', '.join(ROLES)}")
@@ -110,7 +110,9 @@ def _file_part(file: PathLike[str]) -> Part:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
-    media_type = mimetypes.guess_type(path.name)[0]
+    media_type, compression = mimetypes.guess_type(path.name)
+    if compression is not None:  # the media type is that of the compressed file
+        media_type = None
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
         with suppress(UnicodeDecodeError):  # it is not text, although its name suggests it
             return Text(data.decode())
@@ -149,16 +151,19 @@ def _repair(messages: list[Message], known: int) -> list[Message]:
 
 def _with_unique_ids(turn: list[Message]) -> list[Message]:
     """Number the calls, or the results, of a turn that have the same id: some frameworks use the name of the tool."""
-    ids = [part.id for message in turn for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    ids = [
+        (type(part), part.id) for message in turn for part in message.parts if isinstance(part, ToolCall | ToolResult)
+    ]
     if len({*ids}) == len(ids):
         return turn
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[type[Part], str]] = Counter()
 
     def numbered(part: Part) -> Part:
         if not isinstance(part, ToolCall | ToolResult):
             return part
-        counts[part.id] += 1
-        return part if counts[part.id] == 1 else replace(part, id=f"{part.id}-{counts[part.id]}")
+        counts[type(part), part.id] += 1
+        count = counts[type(part), part.id]
+        return part if count == 1 else replace(part, id=f"{part.id}-{count}")
 
     return [message.with_parts(tuple(map(numbered, message.parts))) for message in turn]
 

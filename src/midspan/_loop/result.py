@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, Self
 from msgspec import Struct
 
 from midspan import errors
-from midspan._loop.blocking import ClosedFromPlainCode, iterate
-from midspan._loop.options import Output
+from midspan._loop.blocking import ClosableFromSyncCode, iterate
+from midspan._loop.options import OutputT
 from midspan._types.events import (
     ErrorInfo,
     Interrupted,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
-class RunResult(Struct, Generic[Output], frozen=True, eq=False):
+class RunResult(Struct, Generic[OutputT], frozen=True, eq=False):
     """The answer of a run, with its messages, calls and usage."""
 
     text: str
-    output: Output
+    output: OutputT
     """The answer as the requested type; the text if none was requested."""
     messages: History
     """The whole conversation; pass it to the next run to continue."""
@@ -69,7 +69,7 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
         return f"RunResult({text!r}, {count_noun(self.turns, 'turn')}, {calls})"
 
 
-class RunStream(ClosedFromPlainCode, Generic[Output]):
+class RunStream(ClosableFromSyncCode, Generic[OutputT]):
     """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
     The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
@@ -84,7 +84,7 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         """The name of the model."""
         self._pending = pending
         self._queue = EventQueue(pending, deltas=deltas)
-        self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
+        self.on_end: Callable[[RunResult[OutputT] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
 
     def __iter__(self) -> Iterator[RunEvent]:
@@ -92,7 +92,7 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
         return iterate(aiter(self))
 
     @cached_property
-    def result(self) -> RunResult[Output]:
+    def result(self) -> RunResult[OutputT]:
         """The result of the run, after its last event."""
         run = self._queue.run
         if run is None or run.end is None:
@@ -133,7 +133,8 @@ class RunStream(ClosedFromPlainCode, Generic[Output]):
             return event
         if queue.is_closed:
             raise StopAsyncIteration
-        error, queue.is_closed = queue.error, True
+        error = queue.error
+        queue.is_closed = True
         if self.on_end is not None and (error is None or isinstance(error, Exception)):
             self.on_end(error or self.result)
         raise error or StopAsyncIteration
@@ -239,13 +240,15 @@ class EventQueue:
             self._loop.call_soon_threadsafe(self._put_report, event)
 
     def _put_report(self, event: RunEvent) -> None:
-        """Add an event of a tool, which cannot wait for the reader. If 64 are unread, progress replaces progress."""
+        """Add an event of a tool, which cannot wait for the reader.
+
+        If too many events are unread, progress replaces the unread progress of the same call.
+        """
         if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
-            for position in reversed(range(len(self.events))):
-                match self.events[position]:
-                    case ToolProgress(index=event.index):
-                        self.events[position] = event
-                        return
+            for position, unread in reversed([*enumerate(self.events)]):
+                if isinstance(unread, ToolProgress) and unread.index == event.index:
+                    self.events[position] = event
+                    return
         self.put(event)
 
 
@@ -257,7 +260,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
     and the model is asked again), a TurnRetry tells the reader to discard it.
     """
     passed = ""
-    is_answer = continues = False
+    is_answer = is_paused = False
     problem = "the events of the run have no RunEnd"
     state = RunState.of(History())
     async with aclosing(events):
@@ -270,8 +273,8 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                 case TurnStart():
                     is_answer = event.answer_only
                 case TurnEnd():
-                    continues = event.finish_reason is FinishReason.CONTINUES
-                case TurnRetry() if passed and not continues:
+                    is_paused = event.finish_reason is FinishReason.CONTINUES
+                case TurnRetry() if passed and not is_paused:
                     passed = ""
                     yield number, event
                 case Interrupted(message):

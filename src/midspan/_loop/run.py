@@ -1,8 +1,8 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
 Each event of a run turns its immutable state into the next one, and is passed to the listener if the run is streamed.
-A call is forced until one was run; all other rules are policies. This module does not know how a model is reached or a
-tool is executed.
+The first turns force a call until one was run, if the tool choice requires a call; all other rules are policies or
+limits. This module does not know how a model is reached or a tool is executed.
 """
 
 import asyncio
@@ -15,24 +15,8 @@ import msgspec
 
 from midspan._loop.loop_detector import LoopDetector
 from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Refusals, decide
-from midspan._loop.turn import (
-    NO_RESPONSE,
-    CallRunner,
-    TurnStream,
-    after_error,
-    checked_response,
-)
-from midspan._types.events import (
-    RunEnd,
-    RunEvent,
-    RunStart,
-    SourceUnavailable,
-    ToolEnd,
-    ToolStart,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-)
+from midspan._loop.turn import NO_RESPONSE, CallRunner, after_error, checked_response, read_stream
+from midspan._types import events
 from midspan._types.exchange import END, Budget, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
@@ -51,20 +35,20 @@ class Run:
     """One run. `state` is its state at any moment and however it ends."""
 
     def __init__(
-        self, pending: "PendingRun", prepared: "PreparedRun", limits: LimitTracker, listener: "EventQueue | None"
+        self, pending: "PendingRun", prepared: "PreparedRun", limit_tracker: LimitTracker, listener: "EventQueue | None"
     ) -> None:
         """Without a `listener` there are no events, and each response is requested as a whole."""
-        self.id, self.prepared, self.limits, self.listener = pending.id, prepared, limits, listener
+        self.id, self.prepared, self.limit_tracker, self.listener = pending.id, prepared, limit_tracker, listener
         self.state = RunState.of(pending.history)
         self.response = NO_RESPONSE
         """The last response of the model."""
-        self.end: RunEnd | None = None
+        self.end: events.RunEnd | None = None
         """The last event, if the run has ended."""
-        self.calls = CallRunner(self, pending.context, pending.config)
-        self._loop_detector = LoopDetector(limits.limits.max_repeats, prepared.specs)
+        self.call_runner = CallRunner(self, pending.context, pending.config)
+        self._loop_detector = LoopDetector(self.limit_tracker.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loop_detector)
-        limit, self._budget = limits.next_request(self.state)
-        self._limit = None if limit is None else limit.limit
+        limit_error, self._budget = limit_tracker.next_request(self.state)
+        self._limit = None if limit_error is None else limit_error.limit
         """The limit that the next request would exceed."""
         self._logs_debug = _log.isEnabledFor(logging.DEBUG)
 
@@ -76,11 +60,11 @@ class Run:
             while True:
                 if not self.state.calls:
                     await self._ask()
-                decision = decide(self._policies, self.limits, self.state, self.response)
+                decision = decide(self._policies, self.limit_tracker, self.state, self.response)
                 self._limit, self._budget = decision.limit, decision.budget
                 if (retry := decision.retry) is not None:
                     message = None if retry.text is None else Message.user(retry.text)
-                    event = TurnRetry(self.state.turn, retry.reason, message)
+                    event = events.TurnRetry(self.state.turn, retry.reason, message)
                     self.state = self.state.after_retry(event)
                     await self._emit(event)
                 elif not self.state.calls:
@@ -97,21 +81,21 @@ class Run:
         finally:
             if self.state.calls:
                 self.state = self.state.settled(CALL_CANCELLED)
-            del self.calls, self.listener  # without reference cycles, the run is freed at once
+            del self.call_runner, self.listener  # without reference cycles, the run is freed at once
 
     async def _begin(self) -> None:
         if self._logs_debug:
             self._debug("System Prompt", self.prepared.config.system)
             self._debug("Prompt", self.state.history)
-        await self._emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
+        await self._emit(events.RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
         for source in self.prepared.listing.unavailable:
-            await self._emit(SourceUnavailable(source.name, source.message))
+            await self._emit(events.SourceUnavailable(source.name, source.message))
 
     def _debug(self, label: str, value: object) -> None:
         _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, label, value)
 
     async def _ask(self) -> None:
-        """Request the next turn. If the time of the run is over first, `self.response` is not changed."""
+        """Request the next turn, and set `self.response` unless the time of the run is over first."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
         listener = self.listener
@@ -119,15 +103,15 @@ class Run:
             await listener.emit(start)
         response: ModelResponse | None
         if listener is not None and listener.deltas:
-            response = await TurnStream(self, listener, request).read()
+            response = await read_stream(self, listener, request)
         else:
             try:
-                waiting: Awaitable[ModelResponse] = self.prepared.provider.generate(request)
-                if self.limits.deadline is not None:
-                    waiting = with_timeout(waiting, self.limits.seconds_left)
-                response = await waiting
-                is_complete = type(response) is ModelResponse and response.finish_reason is END
-                if not is_complete or type(response.message) is not Message:
+                generating: Awaitable[ModelResponse] = self.prepared.provider.generate(request)
+                if self.limit_tracker.deadline is not None:
+                    generating = with_timeout(generating, self.limit_tracker.seconds_left)
+                response = await generating
+                is_plain = type(response) is ModelResponse and type(response.message) is Message
+                if not is_plain or response.finish_reason is not END:
                     response = checked_response(response, request)
             except BaseException as error:  # noqa: BLE001 - providers are user code
                 response = after_error(error, self, has_started=False)
@@ -137,13 +121,13 @@ class Run:
         if self._logs_debug:
             self._debug("Response", response.message.parts)
         message, reason, usage = response.message, response.finish_reason, response.usage
-        end = TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
+        end = events.TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
         self.state = self.state.after_response(end)
         if listener is not None:
             await listener.emit(end)
 
-    def _next_request(self) -> tuple[TurnStart, ModelRequest]:
-        """Return the next request. A call is forced until one was run, unless the model may only answer."""
+    def _next_request(self) -> tuple[events.TurnStart, ModelRequest]:
+        """Return the next request. The first turns force a call until one was run, unless the model may only answer."""
         prepared, state = self.prepared, self.state
         config, budget, limit = prepared.config, self._budget, state.limit or self._limit
         if limit is not None:
@@ -152,12 +136,13 @@ class Run:
         elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
             config = prepared.forced_config
         choice = config.tool_choice
-        is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(state.turn + 1, is_answer, choice, limit is not None, limit)
-        on_retry = None if self.listener is None else self.calls.report_retry
+        cannot_call = not prepared.specs or (choice is not None and choice.mode == "none")
+        answer_only = prepared.answers_in_text and cannot_call
+        start = events.TurnStart(state.turn + 1, answer_only, choice, tools_withdrawn=limit is not None, limit=limit)
+        on_retry = None if self.listener is None else self.call_runner.report_retry
         return start, ModelRequest(config, state.history, budget, on_retry)
 
-    async def _emit(self, event: RunEvent) -> None:
+    async def _emit(self, event: events.RunEvent) -> None:
         if self.listener is not None:
             await self.listener.emit(event)
 
@@ -166,54 +151,56 @@ class Run:
         if self._logs_debug:
             self._debug("Tool Calls", self.state.calls)
         for index, call in calls:
-            if call.name not in self.prepared.specs:
+            spec = self.prepared.specs.get(call.name)
+            if spec is None:
                 service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
                 _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
             if self.listener is not None:
-                may_write = index not in refusals and call.name not in self.prepared.read_only
-                await self.listener.emit(ToolStart(self.state.turn, call, index, may_write, index != calls[-1][0]))
+                may_write = index not in refusals and (spec is None or spec.changes is not False)
+                has_more = index != calls[-1][0]
+                await self.listener.emit(events.ToolStart(self.state.turn, call, index, may_write, has_more))
             if index in refusals:
                 await self._emit(self._end_call(index, refusals[index].result(call), 0.0))
         if refusals:
             calls = self.state.unanswered
-        if self.calls.task.cancelling():
+        if self.call_runner.task.cancelling():
             await asyncio.sleep(0)  # raises CancelledError if the task was cancelled while it was running, as by Ctrl-C
-        if len(calls) == 1 and self.limits.deadline is None:
+        if len(calls) == 1 and self.limit_tracker.deadline is None:
             index, call = calls[0]
-            result, seconds = await self.calls.run_single(call, index)
+            result, seconds = await self.call_runner.run_single(call, index)
             end = self._end_call(index, result, seconds)
             if self.listener is not None:
                 await self.listener.emit(end)
         elif calls:
-            async with aclosing(self.calls.run(calls)) as results:
+            async with aclosing(self.call_runner.run(calls)) as results:
                 async for index, result, seconds in results:
                     await self._emit(self._end_call(index, result, seconds))
 
-    def _end_call(self, index: int, result: ToolResult, seconds: float) -> ToolEnd:
+    def _end_call(self, index: int, result: ToolResult, seconds: float) -> events.ToolEnd:
         if self._logs_debug:
             self._debug("Tool Result", result)
         if self._loop_detector.repeated:
-            result = self._loop_detector.with_note(index, result)
-        end = ToolEnd(self.state.turn, result, seconds, index)
+            result = self._loop_detector.with_hint(index, result)
+        end = events.ToolEnd(self.state.turn, result, seconds, index)
         self.state = self.state.after_call(end)
         return end
 
     def _has_ended(self) -> bool:
         """Whether a tool or a limit has ended the run. Raises the exception of a tool (`raise_tool_errors`)."""
-        if self.calls.tool_error is not None:
-            raise self.calls.tool_error
-        if self.state.final_result is not None or self.limits.ended_with_message:
+        if self.call_runner.tool_error is not None:
+            raise self.call_runner.tool_error
+        if self.state.final_result is not None or self.limit_tracker.ended_with_message:
             return True
-        limits = self.limits
-        return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
+        tracker = self.limit_tracker
+        return (tracker.pending_limit is not None or tracker.deadline is not None) and tracker.after_calls(self.state)
 
     async def _finish(self) -> None:
         state, final = self.state, self.state.final_result
         text = state.partial_text + self.response.message.text
-        if self.limits.ended_with_message:
+        if self.limit_tracker.ended_with_message:
             text = LIMIT_MESSAGE
         elif final is not None:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
-        self.end = RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state))
+        self.end = events.RunEnd(self.id, text, state.usage, state.turn, self.limit_tracker.final_limit(state))
         self.state = state.after_end(self.end)
         await self._emit(self.end)

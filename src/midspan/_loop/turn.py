@@ -44,63 +44,59 @@ if TYPE_CHECKING:
     from midspan._loop.run import Run
 
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
-"""Used if a response broke off before its end."""
+"""Used before the first response, and if a response broke off before its end."""
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
 _MAX_DEPTH = 20
 """How deeply tools may call tools."""
+_PART_EVENTS = frozenset((PartStart, PartDelta, PartEnd))
 
 
-class TurnStream:
-    """One streamed response."""
+StreamedCalls = dict[int, tuple[int, str | None, str | None]]
+"""By part index: the position of a call in the turn; its id and name, None once a delta has carried them."""
 
-    _response: ModelResponse | None = None
-    _has_started = False
 
-    def __init__(self, run: "Run", listener: "EventQueue", request: ModelRequest) -> None:
-        self._run, self._listener, self._request = run, listener, request
-        self._turn = run.state.turn
-        self._calls: dict[int, tuple[int, str | None, str | None]] = {}
-        """By part index: the position of a call in the turn; its id and name, None once a delta has carried them."""
+async def read_stream(run: "Run", listener: "EventQueue", request: ModelRequest) -> ModelResponse | None:
+    """Pass on the deltas of a response, and return it. None means that the time of the run is over."""
+    tracker, turn, response, has_started = run.limit_tracker, run.state.turn, None, False
+    calls: StreamedCalls = {}
+    without_response: ModelResponse | None = None
+    try:
+        async with aclosing(ensure_aclose(run.prepared.provider.stream(request))) as events:
+            while True:
+                if tracker.out_of_time() is not None:  # no timer fires while events are ready
+                    raise Expired
+                next_event: Awaitable[ModelEvent] = anext(events)
+                if tracker.deadline is not None:
+                    next_event = with_timeout(next_event, tracker.seconds_left)
+                event = await next_event
+                has_started = True
+                if type(event) not in _PART_EVENTS:
+                    response = checked_response(event, request)
+                elif (delta := _delta(event, turn, calls)) is not None:
+                    await listener.emit(delta)
+    except StopAsyncIteration:
+        without_response = NO_RESPONSE if tracker.out_of_time() is None else None
+    except BaseException as error:  # noqa: BLE001 - providers are user code
+        without_response = after_error(error, run, has_started=has_started)
+    await listener.wait_for_reader()
+    return response or without_response
 
-    async def read(self) -> ModelResponse | None:
-        """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
-        limits, provider, response = self._run.limits, self._run.prepared.provider, None
-        try:
-            async with aclosing(ensure_aclose(provider.stream(self._request))) as events:
-                while True:
-                    waiting: Awaitable[ModelEvent] = anext(events)
-                    if limits.deadline is not None:
-                        waiting = with_timeout(waiting, limits.seconds_left)
-                    event = self._run_event(await waiting)
-                    if event is not None:
-                        await self._listener.emit(event)
-        except StopAsyncIteration:
-            response = NO_RESPONSE if limits.out_of_time() is None else None
-        except BaseException as error:  # noqa: BLE001 - providers are user code
-            response = after_error(error, self._run, has_started=self._has_started)
-        await self._listener.wait_for_reader()
-        return self._response or response
 
-    def _run_event(self, event: ModelEvent) -> RunEvent | None:
-        self._has_started = True
-        if type(event) is PartDelta and type(event.delta) is TextPartDelta:  # most events; `match` costs more
-            return TextDelta(self._turn, event.delta.text) if event.delta.text else None
-        match event:
-            case PartStart(part=Text(text)):
-                return TextDelta(self._turn, text) if text else None
-            case PartDelta(delta=ThoughtPartDelta(text)) | PartStart(part=Thought(text)):
-                return ThoughtDelta(self._turn, text) if text else None
-            case PartStart(index, ToolCall(id, name)):
-                self._calls[index] = len(self._calls), id, name
-            case PartDelta(index, ArgumentsPartDelta(json)) if index in self._calls:
-                position, call_id, call_name = self._calls[index]
-                self._calls[index] = position, None, None  # only the first delta has them
-                return ToolCallDelta(self._turn, position, json, call_id, call_name)
-            case PartStart() | PartDelta() | PartEnd():
-                pass
-            case _:
-                self._response = checked_response(event, self._request)
-        return None
+def _delta(event: ModelEvent, turn: int, calls: StreamedCalls) -> RunEvent | None:
+    if type(event) is PartDelta and type(event.delta) is TextPartDelta:  # most events; `match` costs more
+        return TextDelta(turn, event.delta.text) if event.delta.text else None
+    match event:
+        case PartStart(part=Text(text)):
+            return TextDelta(turn, text) if text else None
+        case PartDelta(delta=ThoughtPartDelta(text)) | PartStart(part=Thought(text)):
+            return ThoughtDelta(turn, text) if text else None
+        case PartStart(index, ToolCall(id, name)):
+            calls[index] = len(calls), id, name
+        case PartDelta(index, ArgumentsPartDelta(json)) if index in calls:
+            position, call_id, call_name = calls[index]
+            calls[index] = position, None, None  # only the first delta has them
+            return ToolCallDelta(turn, position, json, call_id, call_name)
+    return None
 
 
 def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
@@ -120,16 +116,16 @@ def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
 
 def after_error(error: BaseException, run: "Run", *, has_started: bool) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
-    limits = run.limits
+    tracker = run.limit_tracker
     # A CancelledError that the provider raised itself: the task of the run was not cancelled.
-    is_from_provider = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
+    is_from_provider = isinstance(error, asyncio.CancelledError) and not run.call_runner.task.cancelling()
     if not isinstance(error, Exception) and not is_from_provider:
         raise error
     is_retryable = isinstance(error, ProviderError) and error.retryable
-    if isinstance(error, Expired) or (is_retryable and limits.out_of_time() is not None):
-        limits.note_expiry(error)
+    if isinstance(error, Expired) or (is_retryable and tracker.out_of_time() is not None):
+        tracker.record_expiry(error)
         return None
-    if isinstance(error, ProviderError) and error.retryable and not run.state.retries_exhausted:
+    if isinstance(error, ProviderError) and is_retryable and not run.state.retries_exhausted:
         if (partial := error.partial_response) is not None:
             # Requests that were completed before the error count, with their tokens.
             return replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)
@@ -157,14 +153,11 @@ class CallRunner:
         self._run, self._listener = run, run.listener
         self._user_context = user_context
         self._config = config
-        self.task = _current_task()
-        self.thread = get_ident()
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self.task, self.loop, self.thread = task, task.get_loop(), get_ident()
         self.tool_error: Exception | None = None
         """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self.task.get_loop()
 
     def run_single(self, call: ToolCall, index: int) -> Awaitable[tuple[ToolResult, float]]:
         """Run the only call of a turn, and return its result and its duration."""
@@ -182,28 +175,28 @@ class CallRunner:
             in_task=prepared.in_task,
             order=call_order([call for call, _ in planned], prepared.specs),
         )
-        begin = perf_counter()
+        started = perf_counter()
         async with aclosing(results):
             while True:
                 try:
-                    position, result, seconds = await with_timeout(anext(results), run.limits.seconds_left)
+                    position, result, seconds = await with_timeout(anext(results), run.limit_tracker.seconds_left)
                 except StopAsyncIteration:
                     break
                 except Expired as expired:
-                    run.limits.note_expiry(expired)
+                    run.limit_tracker.record_expiry(expired)
                     break
                 for index in planned[position][1]:
                     yield index, result, seconds
         for index, call in run.state.unanswered:
-            yield index, call.error_result(f"{call.name} {_OUT_OF_TIME}"), perf_counter() - begin
+            yield index, call.error_result(f"{call.name} {_OUT_OF_TIME}"), perf_counter() - started
 
     def _context(self, call: ToolCall, index: int, parent: RunContext[Any] | None = None) -> RunContext[Any]:
         run = self._run
-        on_error = self._note_error if self._config.raise_tool_errors else None
-        depth, deadline = (0, run.limits.deadline) if parent is None else (parent.depth + 1, parent.deadline)
+        on_error = self._record_error if self._config.raise_tool_errors else None
+        depth, deadline = (0, run.limit_tracker.deadline) if parent is None else (parent.depth + 1, parent.deadline)
         return RunContext(self._user_context, run.id, call.id, run.state.turn, index, depth, deadline, self, on_error)
 
-    def _note_error(self, error: BaseException) -> None:
+    def _record_error(self, error: BaseException) -> None:
         if self.tool_error is None and isinstance(error, Exception):
             self.tool_error = error
 
@@ -242,7 +235,7 @@ class CallRunner:
         refusal = self._refuse_nested(parent, call)
         if refusal is not None:
             return refusal.result(call)
-        run.limits.nested_calls.append(call.name)
+        run.limit_tracker.nested_calls.append(call.name)
         context = self._context(call, parent.index, parent)
         result, _ = await run_call(run.prepared.source.call, call, context)
         return result
@@ -253,12 +246,7 @@ class CallRunner:
             return Refusal("was not run: the tool that calls it was cancelled", FORBIDDEN)
         if parent.depth >= _MAX_DEPTH:
             return Refusal(f"was not run: tools that call tools are nested {parent.depth} deep already", FORBIDDEN)
-        if call.name in run.prepared.specs and call.name not in run.prepared.read_only:
+        spec = run.prepared.specs.get(call.name)
+        if spec is not None and spec.changes is not False:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
-        return run.limits.refuse_nested(run.state, call)
-
-
-def _current_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    return task
+        return run.limit_tracker.refuse_nested(run.state, call)

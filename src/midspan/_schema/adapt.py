@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
-from midspan._schema.merge import BOUNDS, MergedSchema, all_of, merge_flattened
+from midspan._schema.merge import CONSTRAINTS_BY_TYPE, MergedSchema, all_of, merge_flattened
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.problems import describe_constraint, quoted
 from midspan._schema.tree import ANYTHING, TYPES, Schema, SchemaNode, has_type, pointer_steps, type_of
@@ -21,7 +21,10 @@ _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean", "nul
 
 
 def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
-    """Return the schema as the dialect can express it: wider where it cannot, never narrower.
+    """Return the schema as the dialect can express it, wider where it cannot.
+
+    It is narrower in two cases only: arrays of any items are nested at most two deep if every schema needs a type, and
+    objects accept no other properties if the dialect is `closed`.
 
     With `arguments` the root is an object, as every provider requires for parameters; otherwise it is what the schema
     says. If references are inlined, recursion is unrolled twice.
@@ -57,23 +60,17 @@ class _Adapter:
         self._dialect = dialect
         self._names = names
         self._null: Schema = {"type": dialect.types["null"]}
-        self._definitions: dict[str, SchemaNode] = {}
-        """The targets of references that are kept, by their names in `$defs`."""
+        self._definitions: list[tuple[str, SchemaNode]] = []
+        """The targets of references that are kept, with their names in `$defs`."""
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self._parameters(root) if arguments else self._emit(self._merged(root))
-        definitions = {}
-        while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
-            for name, node in missing:
-                definitions[name] = self.schema(node)
-        return {**result, "$defs": definitions} if definitions else result
-
-    def _parameters(self, root: SchemaNode) -> Schema:
-        """Return the root as one object, with the properties of all its alternatives."""
         merged = self._merged(root)
-        self._merge_variants(merged)
-        merged.types, merged.enum = frozenset({"object"}), None
-        return self._emit(merged)
+        if arguments:
+            self._merge_variants(merged)
+            merged.types, merged.enum = frozenset({"object"}), None
+        result = self._emit(merged)
+        definitions = {name: self.schema(node) for name, node in self._definitions}  # grows while it is read
+        return {**result, "$defs": definitions} if definitions else result
 
     def _merge_variants(self, merged: MergedSchema) -> None:
         """Merge the unions of an object into one object that accepts what any of their variants accepts."""
@@ -100,12 +97,12 @@ class _Adapter:
         return base if self._nodes > _MAX_NODES else merge_flattened(node, base)
 
     def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
-        name = next((name for name, known in self._definitions.items() if known is target), None)
+        name = next((name for name, known in self._definitions if known is target), None)
         if name is None:
             name = NameRule().replace_invalid((pointer_steps(target.pointer) or ["root"])[-1])
-            while name in self._definitions:
+            while name in dict(self._definitions):
                 name += "_"
-            self._definitions[name] = target
+            self._definitions.append((name, target))
         annotations = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
         schema = {"$ref": f"#/$defs/{name}"}
         annotated = self._annotate({"anyOf": [schema]}, annotations)  # `$ref` itself allows no other keywords
@@ -124,10 +121,10 @@ class _Adapter:
                 if required:
                     merged.notes.append(quoted("needs " + ", or ".join(required)).strip('"'))
                 continue
-            bare = replace(merged, description="", default=None, examples=[], notes=[])
+            constraints = replace(merged, description="", default=None, examples=[], notes=[])
             for node, variant in variants:
-                if bare.types is None or variant.types is None or bare.types & variant.types:
-                    chosen.append(merge_flattened(node, bare))
+                if constraints.types is None or variant.types is None or constraints.types & variant.types:
+                    chosen.append(merge_flattened(node, constraints))
         return chosen
 
     # Output
@@ -180,7 +177,7 @@ class _Adapter:
         elif name == "array":
             self._array(schema, merged, depth)
         formats = self._dialect.formats
-        for keyword in (keyword for keyword in BOUNDS.get(name, ()) if keyword in merged.bounds):
+        for keyword in (keyword for keyword in CONSTRAINTS_BY_TYPE.get(name, ()) if keyword in merged.bounds):
             limit = merged.bounds[keyword]
             is_declared = keyword in self._dialect.keywords
             if keyword == "format" and formats is not None:
@@ -269,8 +266,7 @@ class _Adapter:
     def _anything(self, array_depth: int = _ARRAY_DEPTH) -> Schema:
         """Return the schema of any value: a union of all types where every schema needs a type.
 
-        An array needs the schema of its items, so nested arrays are limited in depth: the only case in which an adapted
-        schema is narrower than the original.
+        An array needs the schema of its items, so nested arrays are limited in depth.
         """
         self.is_strict = False
         if self._dialect.untyped:
@@ -338,5 +334,6 @@ def _by_type(values: list[Any]) -> dict[str, list[Any]]:
 
 
 def _describe(schema: Schema, description: str) -> Schema:
-    known = schema.get("description")
-    return {**schema, "description": f"{description} {known}" if known and known != description else description}
+    existing = schema.get("description")
+    is_new = existing and existing != description
+    return {**schema, "description": f"{description} {existing}" if is_new else description}

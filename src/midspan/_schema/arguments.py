@@ -6,7 +6,7 @@ value in an array or encoding it as a string.
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from typing import Any
@@ -15,16 +15,13 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from midspan._schema.problems import MAX_PROBLEMS, Problem, Steps, describe, format_errors, quoted
+from midspan._schema.problems import MAX_PROBLEMS, Problem, Steps, describe, format_errors, quoted, schema_error_text
 from midspan._schema.tree import (
     ANYTHING,
-    MAX_QUADRATIC_CHARS,
-    TYPES,
     SchemaNode,
     SchemaTree,
-    change_subschemas,
-    format_pointer,
     has_type,
+    limit_pattern_lengths,
     measure,
     takes_quadratic_time,
     type_of,
@@ -36,7 +33,7 @@ _MAX_CHECKS = 10_000
 """Above this, listing all errors takes too long (the validator cannot stop early), so only the first is reported."""
 _MAX_DEPTH = 100
 _MAX_ATTEMPTS = 20_000
-"""Unions in unions multiply; a value that takes more attempts, plus four for each of its parts, is left as it is."""
+"""Nested unions multiply the attempts to coerce a value. After this many, and four per part, it is left as it is."""
 _WRAPPERS = frozenset(("array", "string"))
 """The types that a value of another type may be wrapped in: `"a"` becomes `["a"]`, 5 becomes "5"."""
 _MAX_EXACT = 2**53
@@ -48,6 +45,8 @@ _DEFAULT_DEPTH = 25
 """What a default counts towards the depth, so that a default that contains itself ends after a few levels."""
 _DROPPED: Any = object()
 """In `changes`, the new value of a property that was dropped."""
+_INEXACT = object()
+"""Marks an integer that was given as a float of 2**53 or more, whose last digits are lost."""
 
 
 class ValidatedArguments(Struct, frozen=True):
@@ -70,14 +69,14 @@ class SchemaValidator:
         schema: Any,
         *,
         label: str = "parameters",
-        formats: bool = False,
+        check_formats: bool = False,
         retrieve: Callable[[str], Any] = _never_fetch,
     ) -> None:
         import jsonschema_rs  # slow to import
 
         # Patterns without lookaround and back-references are matched in linear time by this engine, too.
         engine = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
-        options: dict[str, Any] = {"validate_formats": formats, "retriever": retrieve, "pattern_options": engine}
+        options: dict[str, Any] = {"validate_formats": check_formats, "retriever": retrieve, "pattern_options": engine}
         compile_schema: Callable[[Any], Any] = partial(jsonschema_rs.validator_for, **options)
         self._compile_subschemas: Callable[[Any], Any] = partial(jsonschema_rs.validator_map_for, **options)
         self._matcher = cache(lambda pattern: compile_schema({"pattern": pattern}).is_valid)
@@ -91,10 +90,10 @@ class SchemaValidator:
             if any(map(takes_quadratic_time, patterns)):
                 if re.search("draft-0[46]", str(self._tree.root.schema.get("$schema"))):  # they have no `if`
                     raise ValueError("a pattern takes quadratic time; begin it with ^")
-                self._tree = SchemaTree(_limit_pattern_lengths(self._tree.root.schema))
+                self._tree = SchemaTree(limit_pattern_lengths(self._tree.root.schema))
                 self._validator = compile_schema(self._tree.root.schema)
         except ValueError as error:
-            raise SchemaError(f"invalid {label} schema{_error_details(error)}") from error
+            raise SchemaError(f"invalid {label} schema{schema_error_text(error)}") from error
         except RecursionError as error:
             raise SchemaError(f"invalid {label} schema: its references are nested too deeply") from error
 
@@ -118,12 +117,12 @@ class SchemaValidator:
         steps: Steps = ()
         while True:
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-            children = ((key, self.child(schema, key)) for key in keys for schema in node.flattened)
-            wrong = next(((key, child) for key, child in children if not self.fits(value[key], child)), None)
-            if wrong is None:
+            children = ((key, self.child(part, key)) for key in keys for part in node.flattened)
+            misfit = next(((key, child) for key, child in children if not self.fits(value[key], child)), None)
+            if misfit is None:
                 expected = describe(node) or "another value"
                 return Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
-            key, node = wrong
+            key, node = misfit
             steps, value = (*steps, key), value[key]
 
     def fits(self, value: Any, node: SchemaNode) -> bool:
@@ -161,15 +160,15 @@ class SchemaValidator:
         Most calls need no more than this.
         """
         is_valid = self._validator.is_valid
-        schemas, coercer = self._tree.root.flattened, _Coercer(self)
-        missing = (coercer.missing_defaults({}, schema) for schema in reversed(schemas))
-        defaults = {name: default for inner in missing for name, default in inner.items()}
-        containers = [name for name, default in defaults.items() if isinstance(default, dict | list)]
-        properties = {prop: name for schema in schemas for name, prop in schema.properties.items()}
-        others = {node for schema in schemas for node, _ in schema.used_nodes}.difference(schemas, properties)
+        nodes, coercer = self._tree.root.flattened, _Coercer(self)
+        missing = (coercer.missing_defaults({}, node) for node in reversed(nodes))
+        defaults = {name: default for part in missing for name, default in part.items()}
+        mutable = [name for name, default in defaults.items() if isinstance(default, dict | list)]
+        names = {prop: name for node in nodes for name, prop in node.properties.items()}
+        others = {used for node in nodes for used, _ in node.used_nodes}.difference(nodes, names)
         if self._cost.needs_measuring or any(node.changes_valid_values for node in others):
             return lambda _arguments: None
-        changeable = [name for prop, name in properties.items() if prop.changes_valid_values]
+        changeable = [name for prop, name in names.items() if prop.changes_valid_values]
 
         def fill_if_valid(arguments: dict[str, Any]) -> dict[str, Any] | None:
             try:
@@ -177,7 +176,7 @@ class SchemaValidator:
                     if not _stays_if_valid(arguments.get(name)):
                         return None
                 filled = defaults | arguments if defaults else arguments
-                for name in containers:
+                for name in mutable:
                     if name not in arguments:
                         filled[name] = msgspec.to_builtins(defaults[name])  # a copy: the tool may change it
                 return filled if is_valid(filled) else None
@@ -201,34 +200,23 @@ class SchemaValidator:
         for defaults in (True, False):
             coercer = _Coercer(self, defaults, attempts_left=[_MAX_ATTEMPTS + 4 * measured[0]])
             coerced = arguments
-            with suppress(ValueError):  # a name that is not Unicode, which is a problem of its own
+            with suppress(ValueError, TypeError):  # something in it that is not JSON, which is a problem of its own
                 coerced = coercer.coerce(arguments, self._tree.root)
-            attempts.append(ValidatedArguments(coerced, coercer.format_changes(), self.problems(coerced)))
+            problems = (*self.problems(coerced), *coercer.inexact_integers())
+            attempts.append(ValidatedArguments(coerced, coercer.format_changes(), problems))
             if not attempts[-1].problems:
                 break
         return min(reversed(attempts), key=lambda attempt: len(attempt.problems))
 
 
-def _limit_pattern_lengths(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
-    limited = change_subschemas(schema, _limit_pattern_lengths)
-    if not takes_quadratic_time(schema.get("pattern")):
-        return limited
-    limit = {"maxLength": MAX_QUADRATIC_CHARS}
-    search = {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
-    return {**limited, "allOf": [*limited.get("allOf", ()), search]}
+def _is_inexact(value: Any) -> bool:
+    """Return whether the value is a float that may stand for several integers."""
+    return type(value) is float and abs(value) >= _MAX_EXACT
 
 
-def _error_details(error: ValueError) -> str:
-    """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
-    import jsonschema_rs
-
-    if not isinstance(error, jsonschema_rs.ValidationError):
-        return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
-    pointer = format_pointer(*error.instance_path)
-    if pointer.endswith("/type") or "/type/" in pointer:
-        return f" at {pointer}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
-    return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
+def _has_known_digits(value: float) -> bool:
+    """Return whether a number has the digits that were sent: a float keeps 15, others were perhaps lost."""
+    return not isinstance(value, float) or float(f"{value:.15g}") == value
 
 
 def _stays_if_valid(value: Any) -> bool:
@@ -258,23 +246,31 @@ class _Coercer(Struct):
         if (_stays_if_valid(value) or not node.changes_valid_values) and self.validator.fits(value, node):
             return value
         self.attempts_left[0] -= 1
-        for schema in node.flattened:
-            for union in schema.unions:
+        for part in node.flattened:
+            for union in part.unions:
                 value = self._coerce_to_variant(value, union, steps, depth)
-            converted = self._convert(value, schema, steps, depth)
+            converted = self._convert(value, part, steps, depth)
             if converted is not value:
                 self.changes.append((steps, value, converted))
-            value = self._coerce_parts(converted, schema, steps, depth)
+            value = self._coerce_parts(converted, part, steps, depth)
         return value
 
     def format_changes(self) -> tuple[str, ...]:
         """Return the changes as text: the first twenty, and how many more there are."""
         formatted = []
         for steps, before, after in self.changes[:MAX_PROBLEMS]:
+            if after is _INEXACT:
+                continue
             text = "dropped, it may be left out" if after is _DROPPED else f"→ {quoted(after)}"
             formatted.append(str(Problem(steps, f"{quoted(before)} {text}")))
-        others = len(self.changes) - MAX_PROBLEMS
-        return (*formatted, f"and {others} more") if others > 0 else tuple(formatted)
+        more = len(self.changes) - MAX_PROBLEMS
+        return (*formatted, f"and {more} more") if more > 0 else tuple(formatted)
+
+    def inexact_integers(self) -> Iterator[Problem]:
+        """Yield a problem for each integer whose digits are not known."""
+        for steps, before, after in self.changes:
+            if after is _INEXACT:
+                yield Problem(steps, f"expected integer with all of its digits, got {quoted(before)}")
 
     def _coerce_parts(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Return an array with its items coerced, or an object with its properties; any other value as it is.
@@ -286,19 +282,19 @@ class _Coercer(Struct):
         parts: dict[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))
         optional = node.properties.keys() - set(node.schema.get("required", ()))
         result: dict[Any, Any] = {}
-        wrong = 0
+        wrong_count = 0
         for key, part in parts.items():
-            if wrong > MAX_PROBLEMS:  # more than are reported, so the rest stays as it is
+            if wrong_count > MAX_PROBLEMS:  # more than are reported, so the rest stays as it is
                 result[key] = part
                 continue
-            schema = self.validator.child(node, key)
-            coerced = self.coerce(part, schema, (*steps, key), depth + 1)
-            is_wrong = not self.validator.fits(coerced, schema)
-            if is_wrong and key in optional and _means_absent(coerced, schema):
+            child = self.validator.child(node, key)
+            coerced = self.coerce(part, child, (*steps, key), depth + 1)
+            is_wrong = not self.validator.fits(coerced, child)
+            if is_wrong and key in optional and _means_absent(coerced, child):
                 self.changes.append(((*steps, key), coerced, _DROPPED))
                 continue
             result[key] = coerced
-            wrong += is_wrong
+            wrong_count += is_wrong
         if self.defaults and isinstance(value, dict):
             result |= self.missing_defaults(result, node, steps, depth)
         if result.keys() == parts.keys() and all(map(operator.is_, result.values(), parts.values())):
@@ -319,7 +315,8 @@ class _Coercer(Struct):
 
     def _coerce_to_variant(self, value: Any, union: list[SchemaNode], steps: Steps, depth: int) -> Any:
         """Return the value coerced to a variant; the value itself if it could become different values."""
-        fitting = next((variant for variant in union if self.validator.fits(value, variant)), None)
+        ordered = sorted(union, key=lambda variant: variant.is_integer) if _is_inexact(value) else union
+        fitting = next((variant for variant in ordered if self.validator.fits(value, variant)), None)
         if fitting is not None:
             return self.coerce(value, fitting, steps, depth + 1)
         variants = [variant for variant in union if self._fits_discriminator(value, variant)]
@@ -353,7 +350,10 @@ class _Coercer(Struct):
     def _convert(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Convert the value to a type that the schema declares, and a text to the spelling that `enum` has."""
         if type(value) is float and node.is_integer and value.is_integer():
-            return int(value)
+            if not _is_inexact(value):
+                return int(value)
+            self.changes.append((steps, value, _INEXACT))
+            return value
         options = node.enum_values or []
         declared = node.schema.get("type") or [type_of(option) for option in options]
         types = [declared] if isinstance(declared, str) else declared
@@ -362,14 +362,14 @@ class _Coercer(Struct):
             value = self._wrap(value, node, types, steps, depth) if parsed is value else parsed
         if not isinstance(value, str) or value in options:
             return value
-        word = value.strip().casefold()
-        same = [option for option in options if isinstance(option, str) and option.strip().casefold() == word]
-        return same[0] if len(same) == 1 else value
+        folded = value.strip().casefold()
+        matching = [option for option in options if isinstance(option, str) and option.strip().casefold() == folded]
+        return matching[0] if len(matching) == 1 else value
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
         """Return a number as text, an object or array as JSON text, or a value as the only item of an array."""
         candidates: list[Any] = []
-        if "string" in types and isinstance(value, int | float) and self.wrappers:
+        if "string" in types and isinstance(value, int | float) and self.wrappers and _has_known_digits(value):
             # It need not fit yet: `_convert` then looks for it in another case.
             candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
         wrapped: list[Any] = []
@@ -383,20 +383,25 @@ class _Coercer(Struct):
 
 
 def _means_absent(value: Any, node: SchemaNode) -> bool:
-    """Return whether a value that does not fit is null or the default, which both mean "not given"."""
+    """Return whether a value that does not fit is null, also as text, or the default: they mean "not given"."""
+    if value in (None, "null"):
+        return True
     default = node.schema.get("default")
-    return value is None or (value == default and type(value) is type(default))  # False == 0 in Python, not in JSON
+    return value == default and type(value) is type(default)  # False == 0 in Python, not in JSON
 
 
 def _may_be_only_item(value: Any, steps: Steps) -> bool:
     """Return whether the value may be meant as the only item of an array.
 
-    Not inside an array: a row is not a table of one column. And not a text that begins like an array or an object and
-    is not valid JSON.
+    Not inside an array: a row is not a table of one column. And neither null, nor a text that means null or that begins
+    like an array or an object and is not valid JSON.
     """
     if value is None or (steps and isinstance(steps[-1], int)):
         return False
-    return not (isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and not isinstance(_parse(value), dict))
+    if not isinstance(value, str):
+        return True
+    is_null = _WORDS.get(value.strip().lower(), value) is None
+    return not is_null and (value.lstrip()[:1] not in ("[", "{") or isinstance(_parse(value), dict))
 
 
 def _may_be_json_text(value: Any) -> bool:
@@ -425,8 +430,10 @@ def _parse_as(value: Any, types: list[str]) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Return the JSON value of a text; the text itself if it is not JSON."""
+    """Return the JSON value of a text; the text itself if it is not JSON, or has a name twice."""
+    from midspan._schema.lenient_json import parse_json  # loaded with the first text that may be JSON
+
     try:
-        return msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        return parse_json(text.strip())
+    except ValueError:
         return text

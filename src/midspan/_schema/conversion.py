@@ -23,9 +23,9 @@ Convert = Callable[[Any], Any]
 
 _MAX_EXPONENT = 6_144
 """The limit of the decimal128 format. A larger number would fill the memory if it were written in digits."""
-_LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+_CONSTRAINTS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 _PYDANTIC = ("pydantic", "annotated_types")
-_NUMBER_LIMITS = {
+_NUMBER_CONSTRAINTS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
     "le": "maximum",
@@ -34,8 +34,8 @@ _NUMBER_LIMITS = {
 }
 _LIMIT_KEYWORDS = {
     "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
-    "integer": _NUMBER_LIMITS,
-    "number": _NUMBER_LIMITS,
+    "integer": _NUMBER_CONSTRAINTS,
+    "number": _NUMBER_CONSTRAINTS,
     "array": {"min_length": "minItems", "max_length": "maxItems"},
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
 }
@@ -62,7 +62,7 @@ class TypeSchema(Struct, frozen=True):
 
     schema: Schema
     convert: Convert
-    takes_json: bool = False
+    needs_no_conversion: bool = False
     """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
 
     def describe(self, description: str) -> "TypeSchema":
@@ -123,7 +123,7 @@ def convert_parts(parts: Iterable[tuple[Any, Any, Any]]) -> dict[Any, Any]:
     return converted
 
 
-def call_foreign(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_user_code(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a constructor or validator of the user. What it raises is a problem of the value."""
     try:
         return function(*args, **kwargs)
@@ -137,16 +137,16 @@ def call_foreign(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 def scalar_type(hint: Any) -> TypeSchema | None:
     """Return the TypeSchema of a scalar type that msgspec can convert; None for other hints."""
-    known = _SCALARS.get(hint) if isinstance(hint, type) else None
-    if known is None:
+    hint = type(None) if hint is None else hint
+    if not isinstance(hint, type) or hint not in _SCALARS:
         return None
-    schema, expected = known
+    schema, expected = _SCALARS[hint]
 
     def convert(value: Any) -> Any:
         if type(value) is hint:
             return value
         try:
-            converted = msgspec.convert(value, hint)
+            converted: Any = msgspec.convert(value, hint)
         except msgspec.ValidationError:
             raise ConversionError.expected(expected, value) from None
         if hint is decimal.Decimal and not (converted.is_finite() and abs(converted.adjusted()) <= _MAX_EXPONENT):
@@ -192,7 +192,7 @@ def needs_pydantic(item: Any) -> bool:
         return False
     # Not of subclasses: pydantic ignores those of `annotated_types.Ge` and the other limits.
     settings = getattr(item, "__dict__", {}) if _package(type(item)) in _PYDANTIC else {}
-    return not _limits(item) or any(value is not None and name not in _LIMITS for name, value in settings.items())
+    return not _limits(item) or any(value is not None and name not in _CONSTRAINTS for name, value in settings.items())
 
 
 def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bool]:
@@ -204,7 +204,10 @@ def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bo
     is_complete = True
     types = _json_types(schema)
     for item in metadata:
-        keywords |= {"description": item} if isinstance(item, str) else _annotations(item)
+        texts = {"description": item if isinstance(item, str) else getattr(item, "description", None)}
+        texts["examples"] = getattr(item, "examples", None)
+        keywords |= {name: text for name, text in texts.items() if isinstance(text, str | list)}
+        keywords |= getattr(item, "extra_json_schema", None) or {}
         for name, limit in _limits(item).items():
             applicable = [known[name] for base, known in _LIMIT_KEYWORDS.items() if base in types and name in known]
             if applicable and isinstance(limit, int | float | str):
@@ -220,15 +223,9 @@ def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def _annotations(item: Any) -> Schema:
-    keywords = {name: getattr(item, name, None) for name in ("description", "examples")}
-    extra = getattr(item, "extra_json_schema", None)
-    return {name: value for name, value in keywords.items() if isinstance(value, str | list)} | (extra or {})
-
-
 def _limits(item: Any) -> dict[str, Any]:
     """Return the limits that an object of any package has as attributes."""
-    limits = {} if isinstance(item, type) else {name: getattr(item, name, None) for name in _LIMITS}
+    limits = {} if isinstance(item, type) else {name: getattr(item, name, None) for name in _CONSTRAINTS}
     # A pattern may be a `re.Pattern`.
     plain = {name: getattr(limit, "pattern", limit) for name, limit in limits.items()}
     return {name: limit for name, limit in plain.items() if limit is not None and not callable(limit)}

@@ -83,7 +83,7 @@ class SchemaDialect(Struct, frozen=True):
 
 
 class AdaptedSchema(Struct, frozen=True):
-    """A schema in a dialect. Every value of the original schema fits it, under the names that it uses."""
+    """A schema in a dialect, with the names that the dialect allows. See `adapt_schema` for how it may differ."""
 
     schema: dict[str, Any]
     renamed: dict[str, str] = {}

@@ -10,8 +10,6 @@ from msgspec import Struct
 
 
 class Docstring(Struct, frozen=True):
-    """A parsed docstring."""
-
     description: str = ""
     """Everything but the sections about parameters, their types and exceptions, which are not for the model."""
     parameters: dict[str, str] = {}
@@ -27,8 +25,12 @@ def parse_docstring(text: str) -> Docstring:
     if not rest and not _FIELD_LIST.match(text):
         return Docstring(text)
     parameters = _parameters(text)
-    # Without parameters, the sections may be in an unknown style, so the model gets them as they are.
-    return Docstring(_without_sections(text) if parameters else text, parameters)
+    if not parameters:  # the sections may be in an unknown style, so the model gets them as they are
+        return Docstring(text)
+    for section in (_GOOGLE_SECTION, _NUMPY_SECTION, _FIELD_LIST):
+        text = section.sub("", text)
+    text = _RETURN_FIELD.sub("Returns:", text)
+    return Docstring(re.sub(r"\n{3,}", "\n\n", text).strip(), parameters)
 
 
 def _parameters(text: str) -> dict[str, str]:
@@ -47,13 +49,6 @@ def _parameters(text: str) -> dict[str, str]:
             for name in item.arg_name.split(","):
                 described.setdefault(name.strip().lstrip("*"), item.description.strip())
     return described
-
-
-def _without_sections(text: str) -> str:
-    for section in (_GOOGLE_SECTION, _NUMPY_SECTION, _FIELD_LIST):
-        text = section.sub("", text)
-    text = _RETURN_FIELD.sub("Returns:", text)
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 _KEYWORD_SECTION = re.compile(r"^(?:Keyword Args|Keyword Arguments|Other Parameters):", re.MULTILINE)

@@ -20,7 +20,7 @@ from midspan._schema.conversion import (
     ConversionError,
     TypeSchema,
     annotation_keywords,
-    call_foreign,
+    call_user_code,
     convert_parts,
     needs_pydantic,
     read_metadata,
@@ -106,7 +106,7 @@ class SchemaBuilder:
                 raise ConversionError.expected(f"object with {', '.join(built) or 'no properties'}", value)
             return convert_parts((key, item, built.get(key, extra)) for key, item in value.items())
 
-        return TypeSchema(schema, convert, extra is None and all(part.takes_json for part in built.values()))
+        return TypeSchema(schema, convert, extra is None and all(part.needs_no_conversion for part in built.values()))
 
     def resolve(self, schema: Schema) -> Schema:
         """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
@@ -135,18 +135,12 @@ class SchemaBuilder:
 
     def _special(self, hint: Any) -> TypeSchema | None:
         """Return the type of hints that are neither classes nor have arguments."""
-        if hint is None:
-            return scalar_type(type(None))
         if hint is Any or hint is object:
             return _ANYTHING
         if isinstance(hint, typing.TypeVar):
-            if hint.__constraints__:
-                return self._union(hint.__constraints__)
-            return self.build(hint.__bound__ if hint.__bound__ is not None else Any)
+            return self._union(hint.__constraints__ or (hint.__bound__ or Any,))
         if isinstance(hint, typing.NewType):
             return self.build(hint.__supertype__)
-        if isinstance(hint, special_forms("TypeAliasType")):
-            return self._named(hint, hint.__name__, lambda: self.build(hint.__value__))
         return None
 
     def _generic(self, hint: Any) -> TypeSchema | None:
@@ -168,7 +162,8 @@ class SchemaBuilder:
         if origin in _CONTAINERS or (origin in _ITERATORS and self.direction == "out"):
             return _array(self.build(arguments[0]) if arguments else _ANYTHING, _CONTAINERS.get(origin, list))
         if isinstance(origin, special_forms("TypeAliasType")):
-            return self.build(origin.__value__[arguments])
+            value = origin.__value__[arguments] if arguments else origin.__value__
+            return self._named(hint, origin.__name__, lambda: self.build(value))
         return None
 
     def _annotated(self, hint: Any) -> TypeSchema:
@@ -190,8 +185,8 @@ class SchemaBuilder:
         if len(built) == 1:
             return built[0]
         schema: Schema = {"anyOf": [member.schema for member in built]}
-        takes_json = all(member.takes_json for member in built)
-        return TypeSchema(schema, lambda value: _first_accepting(value, built), takes_json)
+        needs_no_conversion = all(member.needs_no_conversion for member in built)
+        return TypeSchema(schema, lambda value: _first_accepting(value, built), needs_no_conversion)
 
     def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
@@ -220,7 +215,7 @@ class SchemaBuilder:
         if names.get("type") == "integer":
             names = {"enum": list(map(str, names["enum"]))} if "enum" in names else {"pattern": r"^-?[0-9]+$"}
             convert_key = keys.convert
-            keys = replace(keys, convert=lambda name: convert_key(call_foreign(int, name)))
+            keys = replace(keys, convert=lambda name: convert_key(call_user_code(int, name)))
         if names.keys() - {"type"}:
             schema["propertyNames"] = names
 
@@ -229,7 +224,10 @@ class SchemaBuilder:
                 raise ConversionError.expected("object", value)
             names = convert_parts((name, name, keys) for name in value)
             items = convert_parts((name, item, values) for name, item in value.items())
-            return {names[name]: item for name, item in items.items()}
+            converted = {names[name]: item for name, item in items.items()}
+            if len(converted) < len(items):
+                raise ConversionError.of("two of its names, such as 1 and 01, mean the same key")
+            return converted
 
         return TypeSchema(schema, convert)
 
@@ -243,7 +241,7 @@ class SchemaBuilder:
             return self._named(cls, cls.__name__, lambda: _enum(cls))
         if issubclass(cls, PathLike) and hasattr(cls, "as_posix"):
             text = self.build(str)
-            return TypeSchema(text.schema, lambda value: call_foreign(cls, text.convert(value)))
+            return TypeSchema(text.schema, lambda value: call_user_code(cls, text.convert(value)))
         if (fields := fields_of(hint, self.direction)) is not None:
             return self._named(hint, cls.__name__, lambda: self._record(cls, fields))
         return None
@@ -256,7 +254,7 @@ class SchemaBuilder:
         def convert(value: Any) -> Any:
             present = built.convert(value)
             arguments = {keywords[key]: item for key, item in present.items() if key in keywords}
-            return call_foreign(make, **arguments)
+            return call_user_code(make, **arguments)
 
         return TypeSchema(built.schema, convert).describe(parse_docstring(own_docstring(cls)).description)
 
@@ -281,11 +279,10 @@ class SchemaBuilder:
             while unique in self._definitions:
                 unique, number = f"{name}{number}", number + 1
             self._definitions[unique] = {}  # the definition follows, because it may refer to itself
-            complete: list[TypeSchema] = []
-            known = TypeSchema({"$ref": _DEFS + unique}, lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            known = TypeSchema({"$ref": _DEFS + unique}, lambda value: built.convert(value))  # noqa: PLW0108 - not built yet
             self._known.append((hint, known))
-            complete.append(build())
-            self._definitions[unique] = complete[0].schema
+            built = build()
+            self._definitions[unique] = built.schema
         return known
 
     def _find(self, hint: Any) -> TypeSchema | None:
@@ -326,7 +323,9 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
     def convert(value: Any) -> Any:
         if not isinstance(value, list):
             raise ConversionError.expected("array", value)
-        return call_foreign(container, convert_parts((index, part, item) for index, part in enumerate(value)).values())
+        return call_user_code(
+            container, convert_parts((index, part, item) for index, part in enumerate(value)).values()
+        )
 
     return TypeSchema(schema, convert)
 

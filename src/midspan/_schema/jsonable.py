@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from midspan._schema.records import is_named_tuple, is_pydantic, pydantic_value
-from midspan._types.texts import with_article
 from midspan.errors import ResultError
 
 
@@ -85,6 +84,8 @@ def _object(mapping: Mapping[Any, Any]) -> dict[str, Any]:
             data[name] = _convert(item)
         except ResultError as error:
             raise error.within(f".{name}" if name.isprintable() else f"[{name!r}]") from None
+    if len(data) < len(mapping):
+        raise ResultError("two of its keys, such as 1 and '1', are the same in JSON")
     return data
 
 
@@ -107,8 +108,9 @@ def _record(value: Any) -> dict[str, Any] | None:
 
 
 def _reject(value: Any) -> Any:
-    name = with_article(type(value).__name__)
-    raise ResultError(f"{name} is not JSON serializable; return text, numbers, lists, dicts or a dataclass")
+    name = type(value).__name__
+    article = "an" if name[:1] in "AEIOUaeiou" else "a"
+    raise ResultError(f"{article} {name} is not JSON serializable; return text, numbers, lists, dicts or a dataclass")
 
 
 _EXACT: dict[type, Callable[[Any], Any]] = {

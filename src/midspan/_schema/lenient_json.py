@@ -1,14 +1,18 @@
-"""Parse text that is nearly JSON, as long as no part of it has to be guessed.
+"""Parse JSON, and text that is nearly JSON, as long as no part of it has to be guessed.
 
-Besides JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
-`True`, `False` and `None`, and line breaks in strings. It rejects what has two readings, and never completes a value.
-With `python=True` strings, tuples and keyword arguments are read as Python writes them; with `tokens=True` strings may
-be quoted by special tokens.
+`parse_json` accepts JSON only. Besides JSON, `parse_lenient_json` accepts single and typographic quotes, trailing
+commas, comments, keys without quotes, Python's `True`, `False` and `None`, and line breaks in strings. It rejects what
+has two readings, and never completes a value. With `python=True` strings, tuples and keyword arguments are read as
+Python writes them; with `tokens=True` strings may be quoted by special tokens.
 """
 
+import json
 import re
+from collections import Counter
 from math import isfinite
 from typing import Any
+
+import msgspec
 
 from midspan._schema.problems import quoted
 from midspan._types.texts import SURROGATE
@@ -24,7 +28,24 @@ class InvalidJson(ValueError):
     """The text is not a value, is ambiguous, or ends before the value does."""
 
 
-def loads(text: str) -> Any:
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text. Raises InvalidJson if it is not JSON, or if an object has a name twice."""
+    try:
+        value = msgspec.json.decode(text)
+        if isinstance(value, dict | list):
+            json.loads(text, object_pairs_hook=_check_unique)  # msgspec would keep the last value of a name
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidJson(str(error)) from error
+    return value
+
+
+def _check_unique(members: list[tuple[str, Any]]) -> None:
+    for name, count in Counter(name for name, _ in members).most_common(1):
+        if count > 1:
+            raise InvalidJson(f"{quoted(name)} is given twice")
+
+
+def parse_lenient_json(text: str) -> Any:
     """Return the value of the whole text."""
     source = text + "\n"  # so that a number at the very end has an end
     parser = LenientJsonParser(source)
@@ -42,7 +63,6 @@ class LenientJsonParser:
         self.at = at
         self._python = python
         self._tokens = tokens
-        """Whether strings may also be quoted by special tokens, without escapes: `<|"|>Oslo<|"|>`."""
         self._depth = 0
 
     def peek(self) -> str:
@@ -59,7 +79,6 @@ class LenientJsonParser:
         return match[1]
 
     def value(self) -> Any:
-        """Parse a value."""
         first = self.peek()
         if first in _QUOTES:
             return self.string()
@@ -84,7 +103,7 @@ class LenientJsonParser:
         """Parse names and their values up to the `end`."""
         members: dict[str, Any] = {}
         while self.peek() != end:
-            name = self.string() if self.text[self.at] in _QUOTES else self._name()
+            name = self.string() if self.text[self.at] in _QUOTES else self._match(_NAME, "a name in double quotes")[0]
             if self.peek() not in separators:
                 raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
             if name in members:
@@ -103,12 +122,12 @@ class LenientJsonParser:
         self.at += following == ","
         return following == ","
 
-    def _name(self) -> str:
-        match = _NAME.match(self.text, self.at)
+    def _match(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
+        match = pattern.match(self.text, self.at)
         if match is None:
-            raise self.unexpected("a name in double quotes")
+            raise self.unexpected(expected)
         self.at = match.end()
-        return match[0]
+        return match
 
     def _list(self, end: str) -> list[Any]:
         items: list[Any] = []
@@ -124,23 +143,21 @@ class LenientJsonParser:
     def string(self) -> str:
         """Parse the text between quotes of any kind."""
         begin = self.at
-        mark = self.text[begin]
-        if self._python and self.text.startswith(mark * 3, begin) and mark in "\"'":
-            mark *= 3
-        match = _STRINGS[mark].match(self.text, begin + len(mark))
+        quote = self.text[begin]
+        if self._python and self.text.startswith(quote * 3, begin) and quote in "\"'":
+            quote *= 3
+        match = _STRINGS[quote].match(self.text, begin + len(quote))
         if match is None:
             raise self._cut()
         body = match[1]
-        if body.endswith("\n") and len(mark) == 1:
+        if body.endswith("\n") and len(quote) == 1:
             raise InvalidJson("a string ends with a line break; write it as \\n")
         self.at = match.end()
-        return body if "\\" not in body else self._unescape(body, mark)
+        return body if "\\" not in body else self._unescape(body, quote)
 
     def _token_string(self) -> str:
-        quote = next((quote for quote in TOKEN_QUOTES if self.text.startswith(quote, self.at)), None)
-        if quote is None:
-            raise self.unexpected("a value")
-        begin = self.at + len(quote)
+        quote = self._match(_TOKEN_QUOTE, "a value")[0]
+        begin = self.at
         end = self.text.find(quote, begin)
         if end == -1:
             raise self._cut()
@@ -150,9 +167,9 @@ class LenientJsonParser:
         self.at = end + len(quote)
         return body
 
-    def _unescape(self, body: str, mark: str) -> str:
+    def _unescape(self, body: str, quote: str) -> str:
         try:
-            if not self._python and mark != '"' and _AMBIGUOUS_QUOTE.search(body):
+            if not self._python and quote != '"' and _AMBIGUOUS_QUOTE.search(body):
                 raise ValueError("\\'")
             text = _ESCAPE.sub(self._decode_escape, body)
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(text) else text
@@ -172,24 +189,17 @@ class LenientJsonParser:
         raise ValueError(escape[0])
 
     def _number(self) -> int | float:
-        match = _NUMBER.match(self.text, self.at)
-        if match is None:
-            raise self.unexpected("a value")
+        match = self._match(_NUMBER, "a value")
         try:
             value = int(match[0]) if match[1] is None else float(match[0])
         except ValueError:
             raise InvalidJson("a number has too many digits") from None
         if value.__class__ is float and not isfinite(value):
             raise InvalidJson(f"the number {match[0]} is too large")
-        self.at = match.end()
         return value
 
     def _word(self) -> Any:
-        match = _WORD.match(self.text, self.at)
-        if match is None or match[0] not in _WORDS:
-            raise self.unexpected("a value; strings need double quotes")
-        self.at = match.end()
-        return _WORDS[match[0]]
+        return _WORDS[self._match(_WORD, "a value; strings need double quotes")[0]]
 
     def unexpected(self, expected: str) -> InvalidJson:
         """Return an error that says what was expected and found here."""
@@ -219,7 +229,7 @@ _NEXT = re.compile(
 )
 _SIGNS = frozenset(map(chr, range(ord("!"), 127))) - {"#", "/"}
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]+")
-_WORD = re.compile(r"[^\W\d]\w*")
+_WORD = re.compile(r"(?:true|True|false|False|null|None)(?!\w)")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _NUMERIC = frozenset("-+.0123456789")
 # Only what ends the number may follow it: 12abc, 1.2.3 and 5% are not numbers.
@@ -235,6 +245,7 @@ _STRINGS = {
     '"""': re.compile(r'((?:[^\\"]+|\\.|"(?!""))*+)"""', re.DOTALL),
     "'''": re.compile(r"((?:[^\\']+|\\.|'(?!''))*+)'''", re.DOTALL),
 }
+_TOKEN_QUOTE = re.compile("|".join(map(re.escape, TOKEN_QUOTES)))
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 # A model that replaces every double quote of JSON by a single one makes \' of \". Only between letters, as in don\'t,
 # can it be nothing but an apostrophe.

@@ -10,14 +10,14 @@ from midspan._schema.problems import CONSTRAINTS, describe_constraint
 from midspan._schema.tree import ANYTHING, SchemaNode, declared_types
 from midspan._types.texts import canonical_json
 
-BOUNDS = {
+CONSTRAINTS_BY_TYPE = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     **dict.fromkeys(("integer", "number"), ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format")),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
-_BOUNDS = frozenset(keyword for keywords in BOUNDS.values() for keyword in keywords)
-_NOTES = CONSTRAINTS.keys() - {*_BOUNDS, "const", "additionalItems"}
+_CONSTRAINT_KEYWORDS = frozenset(keyword for keywords in CONSTRAINTS_BY_TYPE.values() for keyword in keywords)
+_NOTES = CONSTRAINTS.keys() - {*_CONSTRAINT_KEYWORDS, "const", "additionalItems"}
 """Constraints that only the description can express."""
 _NO_CONSTRAINT = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True}
 
@@ -52,7 +52,9 @@ class MergedSchema(Struct):
             types = declared_types(schema)
             self.types = types if self.types is None else self.types & types or self.types
         if values is not None:
-            self.enum = values if self.enum is None else _shared_values(self.enum, values) or self.enum
+            allowed = set(map(canonical_json, values))  # True == 1 in Python, not in JSON
+            shared = [value for value in self.enum or () if canonical_json(value) in allowed]
+            self.enum = shared or self.enum or values
         for name, prop in node.properties.items():
             self.properties[name] = all_of(self.properties.get(name, ANYTHING), prop)
         self.required = list(dict.fromkeys([*self.required, *schema.get("required", ())]))
@@ -61,7 +63,7 @@ class MergedSchema(Struct):
             self.prefix = self.prefix or node.prefix
             self.items = all_of(self.items, node.items)
         self.unions = [*self.unions, *(union for union in node.unions if len(union) > 1)]
-        self.bounds = {keyword: schema[keyword] for keyword in schema if keyword in _BOUNDS} | self.bounds
+        self.bounds = {keyword: schema[keyword] for keyword in schema if keyword in _CONSTRAINT_KEYWORDS} | self.bounds
         self.description = self.description or schema.get("description", "")
         self.default = schema.get("default") if self.default is None else self.default
         example = [schema["example"]] if "example" in schema else []  # as in OpenAPI
@@ -76,11 +78,6 @@ def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
     if left.boolean is True or left is right or right.boolean is False:
         return right
     return left if right.boolean is True or left.boolean is False else SchemaNode.combine("allOf", [left, right])
-
-
-def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
-    others = set(map(canonical_json, right))  # True == 1 in Python, not in JSON
-    return [value for value in left if canonical_json(value) in others]
 
 
 def merge_flattened(node: SchemaNode, base: MergedSchema) -> MergedSchema:

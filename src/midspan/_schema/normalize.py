@@ -29,8 +29,9 @@ def normalize_tree(schema: Any) -> SchemaTree:
         root = {} if root else {"not": {}}
     tree = SchemaTree(root)
     _drop_malformed(tree)
-    for node in tree.unresolved:  # what is not in the document is never fetched
-        del node.schema["$ref"]
+    for node in tree.nodes:
+        if node.ref_target is None:  # what is not in the document is never fetched
+            node.schema.pop("$ref", None)
     return tree
 
 
@@ -41,37 +42,38 @@ def _normalized(schema: Any, pointer: str) -> Schema | bool:
         return schema
     if not isinstance(schema, dict):
         raise SchemaError(f"no schema at {pointer or 'the root'}: {schema!r:.80} is neither an object nor a boolean")
-    node = _modernize(schema)
-    declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
-    node |= map_subschemas(node, lambda item, path: _normalized(item, pointer + path))
+    normalized = _modernize(schema)
+    declared, is_nullable = normalized.pop("type", None), normalized.pop("nullable", None) is True
+    normalized |= map_subschemas(normalized, lambda item, path: _normalized(item, pointer + path))
     types = list(dict.fromkeys(_type_name(name, pointer) for name in _as_list(declared)))
     if declared is not None and types and "any" not in types:
-        node["type"] = types[0] if len(types) == 1 else types
-    if node.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
+        normalized["type"] = types[0] if len(types) == 1 else types
+    if normalized.get("type") == "array" and (items := _ITEMS.fullmatch(str(declared).strip().lower())):
         item_type = _TYPES.get(items[1] or items[2], "any")
-        node.setdefault("items", {} if item_type == "any" else {"type": item_type})
-    _fix_enum(node)
-    return _with_null(node) if is_nullable else node
+        normalized.setdefault("items", {} if item_type == "any" else {"type": item_type})
+    _fix_enum(normalized)
+    return _with_null(normalized) if is_nullable else normalized
 
 
 def _modernize(schema: Schema) -> Schema:
     """Return the schema with the keywords of older drafts in today's spelling, and without empty keywords."""
-    node = {
+    normalized = {
         keyword: _corrected(keyword, value)
         for keyword, value in schema.items()
-        if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
-        if value or keyword not in ("enum", "examples", *LIST_KEYWORDS)
+        if keyword not in ("$schema", "$vocabulary")
+        and (value is not None or keyword in ("default", "const"))
+        and (value or keyword not in ("enum", "examples", *LIST_KEYWORDS))
     }
-    if isinstance(node.get("items"), list):
-        node["prefixItems"] = node.pop("items")
-        if "additionalItems" in node:
-            node["items"] = node.pop("additionalItems")
-    dependencies = node.pop("dependencies", None)
+    if isinstance(normalized.get("items"), list):
+        normalized["prefixItems"] = normalized.pop("items")
+        if "additionalItems" in normalized:
+            normalized["items"] = normalized.pop("additionalItems")
+    dependencies = normalized.pop("dependencies", None)
     for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
         keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"
-        others = node.get(keyword)
-        node[keyword] = {name: dependency, **(others if isinstance(others, dict) else {})}
-    return node
+        others = normalized.get(keyword)
+        normalized[keyword] = {name: dependency, **(others if isinstance(others, dict) else {})}
+    return normalized
 
 
 def _corrected(keyword: str, value: Any) -> Any:
@@ -96,30 +98,30 @@ def _drop_malformed(tree: SchemaTree) -> None:
         return  # something in it that is not JSON, which compiling the schema reports
 
 
-def _with_null(node: Schema) -> Schema:
-    if "const" in node:
-        node["enum"] = [node.pop("const")]
-    if isinstance(node.get("enum"), list) and None not in node["enum"]:
-        node["enum"] = [*node["enum"], None]
-    if "type" in node:
-        node["type"] = list(dict.fromkeys([*_as_list(node["type"]), "null"]))
-        return node
-    outside = {key: value for key, value in node.items() if key in _ANNOTATIONS}
-    constraints = {key: value for key, value in node.items() if key not in outside}
-    return {**outside, "anyOf": [constraints, {"type": "null"}]} if constraints else node
+def _with_null(schema: Schema) -> Schema:
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+        schema["enum"] = [*schema["enum"], None]
+    if "type" in schema:
+        schema["type"] = list(dict.fromkeys([*_as_list(schema["type"]), "null"]))
+        return schema
+    annotations = {key: value for key, value in schema.items() if key in _ANNOTATIONS}
+    constraints = {key: value for key, value in schema.items() if key not in annotations}
+    return {**annotations, "anyOf": [constraints, {"type": "null"}]} if constraints else schema
 
 
-def _fix_enum(node: Schema) -> None:
+def _fix_enum(schema: Schema) -> None:
     """Correct an enum whose values all contradict the type: they are meant for the items, or the type is wrong."""
-    values, declared = node.get("enum"), node.get("type")
+    values, declared = schema.get("enum"), schema.get("type")
     if not isinstance(values, list) or not isinstance(declared, str):
         return
     if any(has_type(value, [declared]) for value in values):
         return
-    if declared == "array" and isinstance(items := node.setdefault("items", {}), dict):
-        items.setdefault("enum", node.pop("enum"))
+    if declared == "array" and isinstance(items := schema.setdefault("items", {}), dict):
+        items.setdefault("enum", schema.pop("enum"))
     else:
-        del node["type"]
+        del schema["type"]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -127,14 +129,16 @@ def _as_list(value: Any) -> list[Any]:
 
 
 _ALIASES = {
-    "string": "str text char character varchar date datetime date-time timestamp time duration uuid uri url email",
+    "string": "str text char character varchar bytes "
+    "date datetime date-time timestamp time duration uuid uri url email",
     "integer": "int long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 uint64",
     "number": "float double numeric num decimal bigdecimal real float32 float64",
     "boolean": "bool",
     "null": "none nonetype nil void undefined",
-    "array": "list tuple set frozenset sequence iterable collection arraylist linkedlist vector hashset",
+    "array": "list tuple set frozenset sequence iterable collection queue deque stack "
+    "arraylist linkedlist vector hashset treeset",
     "object": "dict dictionary map hashmap hashtable treemap linkedhashmap mapping record struct typeddict",
-    "any": "anything mixed unknown jsonvalue *",
+    "any": "anything mixed unknown jsonvalue type_unspecified *",
 }
 """Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema."""
 _ITEMS = re.compile(r"\w+[\[<](\w+)[\]>]|(\w+)\[\]")

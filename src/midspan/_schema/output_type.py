@@ -3,11 +3,10 @@
 import re
 from typing import Any
 
-import msgspec
-
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.conversion import argument_error, convert_arguments
 from midspan._schema.hints import SchemaBuilder, hint_name
+from midspan._schema.lenient_json import InvalidJson, parse_json
 from midspan.errors import ArgumentError, SchemaError
 
 
@@ -40,11 +39,11 @@ class OutputType:
         return convert_arguments(validated.arguments, self._convert)
 
 
-def parse_json(text: str) -> Any:
-    """Return the JSON data of a text; an ArgumentError if it is not JSON."""
+def parse_json_answer(text: str) -> Any:
+    """Return the JSON data of a text; an ArgumentError if it is not JSON, or if an object has a name twice."""
+    # Models put JSON in a code block even if they are not asked to.
+    fenced = re.fullmatch(r"```[^\n]*\n(.*)```", text.strip(), re.DOTALL)
     try:
-        # Models put JSON in a code block even if they are not asked to.
-        fenced = re.fullmatch(r"```.*?\n(.*)```", text.strip(), re.DOTALL)
-        return msgspec.json.decode(fenced[1] if fenced else text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise ArgumentError("", f"it is not JSON: {error}") from error
+        return parse_json(fenced[1] if fenced else text)
+    except InvalidJson as error:
+        raise ArgumentError("", f"it is not valid JSON: {error}") from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, find_pointer, type_of
+from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, SchemaTree, find_pointer, format_pointer, type_of
 
 Steps = tuple[str | int, ...]
 """The path from a value to a part of it: keys of objects and indexes of arrays."""
@@ -80,16 +80,28 @@ def quoted(value: Any) -> str:
         import json  # loaded with the first error
 
         text = json.dumps(value, ensure_ascii=False, default=repr)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
 
 
 def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     """Return the errors of a value as problems without repetitions: the first twenty, and whether there are more."""
-    every = (problem for error in errors for problem in _format_error(error, tree))
-    first = list(islice(every, MAX_PROBLEMS))
-    return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(every, 1)]]
+    problems = (problem for error in errors for problem in _format_error(error, tree))
+    first = list(islice(problems, MAX_PROBLEMS))
+    return [*dict.fromkeys(first), *[Problem((), "and more") for _ in islice(problems, 1)]]
+
+
+def schema_error_text(error: ValueError) -> str:
+    """Say where the schema is wrong, if that is known, and what is wrong with it: ` at /type: 5 is not a type`."""
+    import jsonschema_rs
+
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return f": {(str(error).strip().splitlines() or ['it cannot be read'])[0][:300]}"
+    pointer = format_pointer(*error.instance_path)
+    if pointer.endswith("/type") or "/type/" in pointer:
+        return f" at {pointer}: {quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
+    return f"{' at ' if pointer else ''}{pointer}: {error.message[:300]}"
 
 
 def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
@@ -118,15 +130,17 @@ def _format_error(error: Any, tree: SchemaTree) -> Iterator[Problem]:
         reasons = " and ".join(problem.message for problem in _format_error(error.kind.error, tree))
         yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
     else:
-        # An error of `contains` has no value. The others need no path, which does not lead to a schema with an `$id`.
+        # Only errors of `contains` have no value. The path of the others may lead through an `$id` and find nothing.
         limit = node.schema.get(keyword, "the schema") if keyword == "contains" else error.kind.value
-        yield Problem(steps, _wrong_value(error, limit))
+        yield Problem(steps, _value_message(error, limit))
 
 
 def _format_union(error: Any, node: SchemaNode, tree: SchemaTree) -> Iterator[Problem]:
     """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
+    from jsonschema_rs import ValidationErrorKind  # slow to import, but the error comes from it
+
     steps = tuple(error.instance_path)
-    if type(error.kind).__name__ == "OneOfMultipleValid":
+    if isinstance(error.kind, ValidationErrorKind.OneOfMultipleValid):
         yield Problem(steps, "fits more than one of the alternatives, must fit exactly one")
         return
     meant = [branch for branch in error.kind.context if not _is_of_another_type(branch, len(steps))]
@@ -140,7 +154,7 @@ def _format_union(error: Any, node: SchemaNode, tree: SchemaTree) -> Iterator[Pr
 
 def describe(node: SchemaNode, depth: int = 0) -> str:
     """Return what a schema expects in a word or two; an empty text if it expects nothing in particular."""
-    for _ in range(8):
+    for _ in range(8):  # references may form a circle
         node = node.ref_target or node
     if depth > 2:
         return ""
@@ -155,7 +169,7 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
     if types == "object" and node.schema.get("required"):
         return f"object with {_listed(node.schema['required'])}"
     if not types:
-        return _alternatives([node for union in node.unions[:1] for node in union[:_MAX_LISTED]], depth + 1)
+        return _alternatives([variant for union in node.unions[:1] for variant in union[:_MAX_LISTED]], depth + 1)
     return types if isinstance(types, str) else " or ".join(types)
 
 
@@ -171,8 +185,10 @@ def _is_of_another_type(branch: list[Any], depth: int) -> bool:
     )
 
 
-def _wrong_value(error: Any, limit: Any) -> str:
+def _value_message(error: Any, limit: Any) -> str:
     """Return the message about a value that is not of the right type, not one of the options, or beyond a limit."""
+    from jsonschema_rs import ValidationErrorKind  # slow to import, but the error comes from it
+
     keyword, value = error.kind.name, error.instance
     if keyword == "type":
         got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
@@ -181,7 +197,7 @@ def _wrong_value(error: Any, limit: Any) -> str:
         close = nearest(str(value), list(map(str, limit)), 0.5)
         hint = next((f"; did you mean {quoted(option)}?" for option in limit if str(option) == close), "")
         return f"must be one of {_listed([*map(quoted, limit)])}, got {quoted(value)}{hint}"
-    if type(error.kind).__name__ == "BacktrackLimitExceeded":
+    if isinstance(error.kind, ValidationErrorKind.BacktrackLimitExceeded):
         return "takes too long to match against its pattern"
     return f"expected {describe_constraint(keyword, limit)}, got {quoted(value)}"
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.conversion import ConversionError, Convert, call_foreign
+from midspan._schema.conversion import ConversionError, Convert, call_user_code
 from midspan._schema.docstrings import parse_docstring
 from midspan._schema.problems import Problem
 from midspan._schema.tree import Schema, without_titles
@@ -194,7 +194,7 @@ def pydantic_type(hint: Any, direction: Direction, suffix: str = "") -> tuple[Sc
 
     def convert(value: Any) -> Any:
         try:
-            return call_foreign(adapter.validate_python, value)
+            return call_user_code(adapter.validate_python, value)
         except ConversionError as error:
             if isinstance(error.__cause__, pydantic.ValidationError):
                 raise ConversionError(*map(_problem, error.__cause__.errors(include_url=False))) from error

@@ -62,8 +62,7 @@ class Binding(Struct, frozen=True, eq=False):
     """
 
     convert: Convert
-    """Converts the arguments, each to the type of its parameter."""
-    takes_json: bool
+    needs_no_conversion: bool
     """Whether arguments that are valid by the schema can be passed to the function as they are."""
     positional: tuple[tuple[str, Any], ...] = ()
     """Parameters without a keyword, and all others before `*variadic`, with their defaults."""
@@ -101,17 +100,18 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
     if not callable(function):
         raise SchemaError(f"{function!r:.200} is not a tool; expected a function, a Tool or a ToolSource")
-    name = name or _label(function)
+    bare, bound = (function.func, function.keywords) if isinstance(function, functools.partial) else (function, {})
+    label = str(getattr(bare, "__name__", type(bare).__name__))
+    name = name or label
     if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
-    signature, resolve = _signature(function), _resolver(function)
-    bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
+    signature, resolve = _signature(function, label), _resolver(bare, label)
     parameters = [
         parameter.replace(annotation=resolve(parameter.name, parameter.annotation))
         for parameter in signature.parameters.values()
         if parameter.name not in bound
     ]
-    docstring = parse_docstring(_docstring(function))
+    docstring = parse_docstring(_docstring(bare))
     contexts = {parameter.name: take for parameter in parameters if (take := _context(parameter)) is not None}
     visible = [parameter for parameter in parameters if parameter.name not in contexts]
     builder = SchemaBuilder("in", advice="; a parameter that the model must not see can be a Context[…]")
@@ -128,7 +128,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.resolve(schema),
-        response=_response(function, signature.return_annotation, resolve),
+        response=_response(bare, signature.return_annotation, resolve),
         bind=_binding(parameters, fields, built, contexts),
     )
 
@@ -145,7 +145,7 @@ def _binding(
     factories = {field.key: field.factory for field in fields if field.factory is not None}
     return Binding(
         convert=built.convert,
-        takes_json=built.takes_json and not (positional or factories or variadic or contexts),
+        needs_no_conversion=built.needs_no_conversion and not (positional or factories or variadic or contexts),
         positional=positional,
         variadic=variadic,
         factories=factories,
@@ -154,18 +154,8 @@ def _binding(
     )
 
 
-def _unwrap_partial(function: Any) -> Any:
-    return function.func if isinstance(function, functools.partial) else function
-
-
-def _label(function: Any) -> str:
-    bare = _unwrap_partial(function)
-    return str(getattr(bare, "__name__", type(bare).__name__))
-
-
 def _called(function: Any) -> Any:
     """Return the object that is called in the end: a function, a class, or a wrapper with `__wrapped__`."""
-    function = _unwrap_partial(function)
     if isinstance(function, types.MethodType):
         return _called(function.__func__)
     if isinstance(function, type | types.FunctionType | types.BuiltinFunctionType) or hasattr(function, "__wrapped__"):
@@ -173,20 +163,20 @@ def _called(function: Any) -> Any:
     return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted, not whether there is one
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: Callable[..., Any], label: str) -> inspect.Signature:
     try:
         signature = inspect.signature(function, **_OPTIONS)
     except Exception as error:  # `__signature__` may be anything
         raise SchemaError(
-            f"Python does not know the parameters of {_label(function)}; write a function with type hints that calls it"
+            f"Python does not know the parameters of {label}; write a function with type hints that calls it"
         ) from error
     if next(iter(signature.parameters), None) == "self":
-        raise SchemaError(f"{_label(function)} is an unbound method; pass the method of an instance")
+        raise SchemaError(f"{label} is an unbound method; pass the method of an instance")
     return signature
 
 
 def _docstring(function: Any) -> str:
-    function, called = _unwrap_partial(function), _called(function)
+    called = _called(function)
     if isinstance(called, type):
         return own_docstring(called)
     text = inspect.getdoc(called) or ""
@@ -196,18 +186,17 @@ def _docstring(function: Any) -> str:
     return inspect.getdoc(function) or inspect.getdoc(type(function)) or ""
 
 
-def _resolver(function: Any) -> Callable[[str, Any], Any]:
+def _resolver(function: Any, label: str) -> Callable[[str, Any], Any]:
     """Return a function that resolves string annotations to types, with the names of the function's module."""
-    label, called = _label(function), _called(function)
-    is_class = isinstance(called, type)
-    function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
+    called = _called(function)
+    function = inspect.unwrap(inspect.getattr_static(called, "__init__") if isinstance(called, type) else called)
     names, parameters = getattr(function, "__globals__", {}), getattr(function, "__type_params__", ())
 
     def resolve(name: str, annotation: Any) -> Any:
         # One by one, because a return hint that cannot be resolved does no harm.
-        carrier = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
+        owner = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
         place = "the return value" if name == "return" else f"parameter {name!r}"
-        return resolve_hints(carrier, f"{place} of {label}", names)[name]
+        return resolve_hints(owner, f"{place} of {label}", names)[name]
 
     return resolve
 
@@ -235,8 +224,9 @@ def _needs_context(parameter: inspect.Parameter) -> bool:
     is_context = _is_marked(hint, Injected) or typing.get_origin(hint) is RunContext
     if not is_context or parameter.default is not NO_DEFAULT or type(None) in typing.get_args(hint):
         return False
-    user = hint.__origin__ if hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
-    return not (user in (None, Any, object) or isinstance(user, TypeVar) or type(None) in typing.get_args(user))
+    expected = hint.__origin__ if hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
+    accepts_anything = expected in (None, Any, object) or isinstance(expected, TypeVar)
+    return not accepts_anything and type(None) not in typing.get_args(expected)
 
 
 def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Field]:
@@ -277,7 +267,7 @@ def _hint(parameter: inspect.Parameter) -> Any:
 
 def _response(function: Any, annotation: Any, resolve: Callable[[str, Any], Any]) -> Schema | None:
     """Return the schema of the result; None if the hint says nothing, or nothing that JSON Schema can express."""
-    builder, function = SchemaBuilder("out"), _unwrap_partial(function)
+    builder = SchemaBuilder("out")
     try:
         hint = function if isinstance(function, type) else resolve("return", annotation)
         origin = typing.get_origin(hint) or hint

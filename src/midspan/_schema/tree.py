@@ -18,16 +18,18 @@ _MAX_SCHEMA_DEPTH = 128
 _MAX_SCHEMA_SIZE = 50_000
 _MAX_VALUE_DEPTH = 100
 _MAX_VALUE_SIZE = 2_000_000
-MAX_QUADRATIC_CHARS = 10_000
+_MAX_QUADRATIC_CHARS = 10_000
 """The maximum length of a text that is matched against a pattern that takes quadratic time."""
 _MAX_BRANCHES = 50_000
 _MAX_NESTING = 500
 _MAX_STACK = 1_000
 """How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 
-SCHEMA_KEYWORDS = frozenset(
-    ["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]
-) | frozenset(["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"])
+_SCHEMA_KEYWORDS = (
+    "items additionalItems additionalProperties contains contentSchema unevaluatedItems unevaluatedProperties "
+    "propertyNames not if then else"
+)
+SCHEMA_KEYWORDS = frozenset(_SCHEMA_KEYWORDS.split())
 """Keywords that hold one schema."""
 LIST_KEYWORDS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 MAP_KEYWORDS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
@@ -50,7 +52,7 @@ def format_pointer(*steps: str | int) -> str:
 
 
 def map_subschemas(schema: Schema, change: Callable[[Any, str], Any]) -> dict[str, Any]:
-    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its pointer from here."""
+    """Return the keywords that hold schemas, each schema changed by `change(subschema, pointer from this schema)`."""
     changed: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in MAP_KEYWORDS and isinstance(value, dict):
@@ -76,7 +78,7 @@ class SchemaNode:
         self.boolean: bool | None = schema if isinstance(schema, bool) else None
         """True for the schema `true`, which any value fits; False for `false`, which no value fits; else None."""
         self.pointer = pointer
-        """Where it is in the document."""
+        """The JSON Pointer of the schema in its document."""
         self.subschemas = subschemas
         """By keyword: a node, a list of nodes, or nodes by name."""
         self.properties: Mapping[str, SchemaNode] = subschemas.get("properties", {})
@@ -103,7 +105,6 @@ class SchemaNode:
         return self.schema if self.boolean is None else self.boolean
 
     def item(self, index: int) -> "SchemaNode":
-        """The schema of one item."""
         return self.prefix[index] if index < len(self.prefix) else self.items
 
     @property
@@ -147,7 +148,7 @@ class SchemaNode:
 
     @cached_property
     def all_properties(self) -> "dict[str, SchemaNode]":
-        """The properties that all flattened nodes declare."""
+        """The properties that any of the nodes in `flattened_without_null` declares."""
         return {name: prop for node in self.flattened_without_null for name, prop in node.properties.items()}
 
     @cached_property
@@ -224,11 +225,6 @@ class SchemaTree:
     def node(self, schema: Any) -> SchemaNode:
         """Return the node of a schema in this document, which is known by its identity."""
         return self._by_id.get(id(schema), ANYTHING)
-
-    @property
-    def unresolved(self) -> list[SchemaNode]:
-        """Nodes whose `$ref` leads out of the document, or nowhere."""
-        return [node for node in self._references if node.ref_target is None]
 
     def validation_cost(self) -> "ValidationCost":
         """Return the cost of validating values. A schema that would take too long is an error."""
@@ -311,7 +307,7 @@ def check_size(schema: Any) -> None:
 
 
 def measure(value: Any, max_depth: int, max_size: int = _MAX_VALUE_SIZE) -> tuple[int, int] | None:
-    """Return the number of values in a value, and its depth; None if anything in it is beyond a limit.
+    """Return the number of values in a value, and its depth; None if either exceeds its limit.
 
     It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
     """
@@ -375,16 +371,26 @@ def _node_cost(node: SchemaNode, known: dict[int, ValidationCost]) -> Validation
 
 
 def takes_quadratic_time(pattern: Any) -> bool:
-    """Return whether a match by backtracking may begin at any character of a text, which takes quadratic time."""
+    """Return whether a pattern needs backtracking and is not anchored, so that matching may take quadratic time."""
     if not isinstance(pattern, str) or not _BACKTRACKING.search(pattern):
         return False
     depth = 0
     plain = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", pattern)  # without escapes and sets of characters
-    for sign in plain:
-        depth += (sign == "(") - (sign == ")")
-        if sign == "|" and depth == 0:
+    for character in plain:
+        depth += (character == "(") - (character == ")")
+        if character == "|" and depth == 0:
             return True
     return not plain.startswith("^")
+
+
+def limit_pattern_lengths(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with a maximum length for texts whose pattern takes quadratic time."""
+    limited = change_subschemas(schema, limit_pattern_lengths)
+    if not takes_quadratic_time(schema.get("pattern")):
+        return limited
+    limit = {"maxLength": _MAX_QUADRATIC_CHARS}
+    search = {"if": limit, "then": {"pattern": limited.pop("pattern")}, "else": limit}
+    return {**limited, "allOf": [*limited.get("allOf", ()), search]}
 
 
 def without_titles(schema: Schema) -> Schema:

@@ -133,7 +133,7 @@ def unexpected_error(error: Exception, scope: Scope) -> HttpError:
 
 
 async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
-    """Return the body of a request. Raises ApiError if it is too large, too slow or not valid."""
+    """Return the body of a request. Raises HttpError if it is too large, too slow or not valid."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise HttpError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")

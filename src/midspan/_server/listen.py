@@ -15,7 +15,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from midspan._http.serving import listen_error
+from midspan._http.serving import url_of
 from midspan._server.app import ServerApp
 from midspan._server.config import ServerConfig
 from midspan._server.http import ABORT
@@ -101,8 +101,7 @@ class Server(uvicorn.Server):
 
     @property
     def url(self) -> str:
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return url_of(*self.servers[0].sockets[0].getsockname()[:2])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for the runs or cancel them, then end the connections. New requests get 503 meanwhile."""
@@ -117,17 +116,6 @@ class Server(uvicorn.Server):
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. An address that cannot be used raises ConfigError."""
-    is_ipv6 = ":" in host
-    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
-    try:
-        socket.getaddrinfo(host, port)  # its error says whether the name is unknown
-        return socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
-    except OSError as error:
-        raise listen_error(host, port, error) from error
 
 
 def serve(app: ServerApp, config: ServerConfig, listener: socket.socket, on_start: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ from starlette.types import Receive
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.background_runs import BackgroundRuns
-from midspan._loop.options import ToolSet
+from midspan._loop.options import AgentTools
 from midspan._loop.result import RunResult
 from midspan._server.config import ANONYMOUS, ServerConfig
 from midspan._server.http import HttpError, client_disconnect, invalid
@@ -74,7 +74,7 @@ class Service:
         limits = agent.limits
         if limits.on_limit == "error":
             limits = replace(limits, on_limit="message")
-        tool_set = ToolSet(agent.tools)
+        tool_set = AgentTools(agent.tools)
         self.source = ServerTools(tool_set.source)
         """The tools of the server, without built-in tools of the model."""
         self.builtins = tool_set.builtins
@@ -127,7 +127,7 @@ class Service:
             await choice.agent.aclose()
 
     def choose(self, provider: str | None, model: str | None) -> ModelChoice:
-        """Return the model that a request asks for. Raises ApiError if it is not available."""
+        """Return the model that a request asks for. Raises HttpError if it is not available."""
         for choice in self.models:
             is_provider = not provider or provider.lower() == choice.provider.lower()
             if is_provider and (not model or model in (choice.id, choice.model)):
@@ -194,7 +194,7 @@ class Service:
         return run
 
     def _check_length(self, prompt: str | Message | None, messages: Sequence[Message] | None) -> None:
-        """Raise ApiError if a prompt is too long."""
+        """Raise HttpError if a prompt is too long."""
         texts = [prompt if isinstance(prompt, str) else prompt.text] if prompt is not None else []
         texts += [message.text for message in messages or () if message.role == "user"]
         if any(len(text) > self.config.max_prompt_chars for text in texts):
@@ -210,14 +210,14 @@ class Service:
             observer(run)
 
     def check_open(self) -> None:
-        """Raise ApiError if the server shuts down."""
+        """Raise HttpError if the server shuts down."""
         if self.is_draining:
             raise HttpError(503, _SHUTDOWN, headers={"Retry-After": "5"})
 
     def acquire(self, owner: str, session: str | None = None) -> None:
         """Count one more run of an owner, and mark its session as busy.
 
-        Raises ApiError if the session is busy, the runs would be too many, or the server shuts down.
+        Raises HttpError if the session is busy, the runs would be too many, or the server shuts down.
         """
         if (owner, session) in self._sessions:
             raise HttpError(409, f"a run of session {session!r} is still running; wait for it or cancel it")

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import get_ident
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600, create_folder: bool = True) -> None:
@@ -12,7 +13,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600, create_folder: b
     path = Path(os.path.realpath(path))
     if create_folder:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.parent / f".{path.name}.{os.getpid()}"
+    new = path.parent / f".{path.name}.{os.getpid()}.{get_ident()}"
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(data)

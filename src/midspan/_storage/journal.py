@@ -174,4 +174,4 @@ def check_query(limit: int | None, after: str | None = None, state: str | None =
         raise ConfigError(f"limit must be 0 or more, or None for no limit, got {limit}")
     if after is not None and not (after.isascii() and after.isdigit() and len(after) < 19):
         raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
-    return sys.maxsize if limit is None else limit, sys.maxsize if after is None else int(after)
+    return sys.maxsize if limit is None else min(limit, sys.maxsize), sys.maxsize if after is None else int(after)

@@ -1,13 +1,13 @@
 """A journal in one SQLite file, shared by threads, event loops and processes of one machine.
 
 Two threads own a connection each, one for writing and one for reading, so event loops never wait for the disk. Requests
-that arrive during a transaction share the next one: a thousand concurrent appends take a few commits. What was
-acknowledged is in the file; anything else is there completely or not at all.
+that arrive during a transaction share the next one: a thousand concurrent appends take a few commits.
 """
 
 import asyncio
 import os
 import sqlite3
+import sys
 import time
 import weakref
 from collections import deque
@@ -32,7 +32,7 @@ from midspan._storage.journal import (
     check_query,
     conflict,
 )
-from midspan._storage.sqlite_file import open_file, translated
+from midspan._storage.sqlite_file import file_id, open_file, translated
 from midspan.errors import ConfigError, JournalError, UnknownRunError
 
 T = TypeVar("T")
@@ -53,6 +53,8 @@ SELECT grouped.session, grouped.owner, count, run, first, last, CAST(newest AS T
 ) AS grouped JOIN runs ON runs.id = newest
 WHERE newest < :before ORDER BY newest DESC LIMIT :limit
 """
+_UNSTORABLE = (sqlite3.ProgrammingError, UnicodeEncodeError, OverflowError)
+"""What SQLite raises for a value that it cannot store. It concerns one caller only, whose work is then run alone."""
 _INHERITED: list[object] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
@@ -107,7 +109,7 @@ class SqliteJournal:
             row = connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 return UnknownRunError(run)
-            return connection.execute(_EVENTS, (*row, from_seq, max_rows)).fetchall()
+            return connection.execute(_EVENTS, (*row, min(from_seq, sys.maxsize), max_rows)).fetchall()
 
         return await self._reader.do(work)
 
@@ -182,12 +184,14 @@ class _ConnectionThread:
         """The thread will look for jobs again."""
         self._connections: list[sqlite3.Connection] = []
         """The connection, if it is open."""
+        self._file_id: tuple[int, int] | None = None
+        """Identifies the file that the connection has opened."""
         # The finalizer refers to the connection, so Python closes it here before it can free it. A `__del__` method may
         # be called too late if this object and its connection are freed together.
         weakref.finalize(self, _close_all, self._connections, self._process)
 
     async def do(self, work: Work[T]) -> T:
-        """The result of the work. An exception that it raises is raised for all requests that share the transaction.
+        """The result of the work. If a transaction fails, all requests that share it raise its error.
 
         Work that is cancelled before its turn is not run; work that is cancelled later is run without its result being
         used.
@@ -227,12 +231,17 @@ class _ConnectionThread:
         try:
             if not self._connections:
                 self._connections.append(open_file(self._path))
+                self._file_id = file_id(self._path)
             (connection,) = self._connections
             connection.execute(self._begin)
             results = [work(connection) for work in works]
             connection.execute("COMMIT")
+            if file_id(self._path) != self._file_id:  # what was stored is lost
+                raise JournalError(f"the journal {self._path} was deleted or replaced while it was in use")
         except Exception as error:  # noqa: BLE001 - it is raised in the waiting callers, and the thread continues
             _close_all(self._connections, self._process)  # which also rolls back
+            if len(works) > 1 and isinstance(error, _UNSTORABLE):
+                return [result for work in works for result in self._results([work])]
             return [translated(error, self._path)] * len(works)
         return results
 

@@ -64,6 +64,15 @@ def open_file(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def file_id(path: Path) -> tuple[int, int] | None:
+    """Return what identifies a file, whatever its name; None if it does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _create_private(path: Path) -> None:
     """Create the file with mode 0600 if it does not exist. SQLite gives its WAL and SHM files the same mode.
 
@@ -111,6 +120,8 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 def translated(error: Exception, path: Path) -> Exception:
     """Our exception for what SQLite raised; other exceptions stay as they are."""
+    if isinstance(error, UnicodeEncodeError):
+        return ConfigError(f"{error.object!r:.80} is not valid Unicode")
     if not isinstance(error, sqlite3.Error):
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary result code

@@ -5,23 +5,19 @@ unchanged. Unknown fields are ignored, and unknown kinds of events are kept (see
 newer release can be read as long as its version is the same.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan._types.events import RunEvent, UnknownEvent, decode_event
+from midspan._types.events import RunEvent, RunStart, TurnEnd, UnknownEvent, decode_event
 from midspan._types.messages import Message
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import CodecError
 
 VERSION = 1
 
-DECODERS: dict[str, Callable[[Raw], Any]] = {
-    "messages": msgspec.json.Decoder(tuple[Message, ...]).decode,
-    "event": decode_event,
-}
-"""By the kind of a document, how its value is decoded."""
 _EVENTS = frozenset(get_args(RunEvent))
 
 
@@ -33,18 +29,31 @@ class _Document(Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_document = msgspec.json.Decoder(_Document).decode
+_decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
 def to_json(value: RunEvent | Iterable[Message]) -> bytes:
     """Encode the messages of a conversation, or an event of a run; see `from_json`."""
+    kind = "event" if type(value) in _EVENTS else "messages"
+    stored: Any = value
+    messages: tuple[Message, ...] = ()
     try:
-        if type(value) in _EVENTS:
-            stored = value.raw if type(value) is UnknownEvent else value
-            return _encode({"midspan": VERSION, "kind": "event", "value": stored})
-        messages = tuple(value)  # type: ignore[arg-type]  # it is not an event
-        if not all(isinstance(message, Message) for message in messages):
-            raise TypeError("expected messages, or an event of a run")
-        return _encode({"midspan": VERSION, "kind": "messages", "value": messages})
+        if type(value) is UnknownEvent:
+            stored = value.raw
+        elif type(value) is TurnEnd:
+            messages = (value.message,)
+        elif type(value) is RunStart:
+            messages = value.messages
+        elif kind == "messages":
+            stored = messages = tuple(value)  # type: ignore[arg-type]  # it is not an event
+        for message in messages:
+            if not isinstance(message, Message):
+                raise TypeError("expected messages, or an event of a run")
+            for part in message.parts:  # an id that is not a string would be written, but no decoder would read it
+                if (type(part) is ToolCall or type(part) is ToolResult) and not isinstance(part.id, str):
+                    name = type(part).__name__
+                    raise TypeError(f"the id of a {name} of {part.name!r} must be a string, got {part.id!r}")
+        return _encode({"midspan": VERSION, "kind": kind, "value": stored})
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise CodecError(f"{type(value).__name__} is not JSON serializable: {error}") from error
 
@@ -63,6 +72,6 @@ def from_json(data: bytes | str, kind: Literal["messages", "event"]) -> Any:
             )
         if document.kind != kind:
             raise CodecError(f"this document contains {document.kind!r}, not {kind!r}")
-        return DECODERS[kind](document.value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        return decode_event(document.value) if kind == "event" else _decode_messages(document.value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
         raise CodecError(f"not a valid document of the kind {kind!r}, as to_json writes it: {error}") from error

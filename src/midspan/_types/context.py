@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
 from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
@@ -78,13 +79,13 @@ class RunContext(Generic[User]):
     def start(self, timeout: float | None) -> float:
         """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""
         now = monotonic()
-        if timeout is not None and (self.deadline is None or now + timeout < self.deadline):
-            self.deadline = now + timeout
+        if timeout is not None and self is not NO_CONTEXT:
+            self.deadline = min(now + timeout, self.deadline or inf)
         return now
 
     def cancel(self) -> None:
         """Mark the call as cancelled. The executor calls this; it does not stop anything by itself."""
-        self.cancelled = True
+        self.cancelled = self is not NO_CONTEXT
 
     def report_error(self, error: BaseException) -> None:
         """Note that the tool raised something that is not meant for the model. The executor calls this."""
@@ -93,7 +94,7 @@ class RunContext(Generic[User]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys.
+        """The same for every attempt at this call, even after a crash. Pass it to services that support such keys.
 
         Outside a run, it is the id of the call.
         """
@@ -145,7 +146,7 @@ class RunContext(Generic[User]):
 
 
 async def _in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine in the event loop of the run, also from a source that runs in another one."""
+    """Await a coroutine in the event loop of the run, from a source that may run in another one."""
     if loop is asyncio.get_running_loop():
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
@@ -160,15 +161,5 @@ def trace_headers() -> dict[str, str]:
     return headers
 
 
-class _NoContext(RunContext[Any]):
-    """Shared by all calls that are made outside a run, so it must not change."""
-
-    def start(self, timeout: float | None) -> float:  # noqa: ARG002 - overrides RunContext.start
-        return monotonic()
-
-    def cancel(self) -> None:
-        return
-
-
-NO_CONTEXT = _NoContext()
-"""The context of a call that is made outside a run."""
+NO_CONTEXT: RunContext[Any] = RunContext()
+"""The context of a call that is made outside a run. All such calls share it, so it never changes."""

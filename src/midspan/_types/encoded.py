@@ -31,24 +31,18 @@ def join_body(history: History, encoder: MessageEncoder, head: bytes, tail: byte
     Only messages that are new since the last request are encoded; the bytes of the others are copied, once. A head that
     ends with a comma loses it if there are no messages.
     """
-    messages, encode, is_one_turn = history.messages, encoder.encode, encoder.is_one_turn
-    count, cached = history.cached(encoder.key)
+    messages = history.messages
+    count, prefix = history.cached(encoder.key)
     new = messages[count:]
-    if count and (cached.head != head or (new and is_one_turn(messages[count - 1], new[0]))):
-        count, new = 0, messages
-    contents = b",".join(encode(new))
-    if not count:
-        if not contents:
-            return head.removesuffix(b",") + tail
-        body = b"".join((head, contents, tail))
-    else:
-        prefix = memoryview(cached.buffer.body)[: cached.length]  # joined without a copy of its own
-        body = b"".join((prefix, b"," if contents else b"", contents, tail))
+    if not count or prefix.head != head or (new and encoder.is_one_turn(messages[count - 1], new[0])):
+        count, new, prefix = 0, messages, _Prefix(head, _Buffer(head, len(head)), len(head))
+    contents = b",".join(encoder.encode(new))
+    if not count and not contents:
+        return head.removesuffix(b",") + tail
+    sent = memoryview(prefix.buffer.body)[: prefix.length]  # a view, so that the join copies it only once
+    body = b"".join((sent, b"," if count and contents else b"", contents, tail))
     if new:
-        length = len(body) - len(tail)
-        history.cache(
-            encoder.key, cached.extended(body, length) if count else _Prefix(head, _Buffer(body, length), length)
-        )
+        history.cache(encoder.key, prefix.extended(body, len(body) - len(tail)))
     return body
 
 

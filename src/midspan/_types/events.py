@@ -128,15 +128,6 @@ class ToolRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_ret
     index: int = 0
 
 
-class ApprovalNeeded(Struct, frozen=True, gc=False, omit_defaults=True, tag="approval_needed"):
-    """A call waits for approval."""
-
-    turn: int
-    call: ToolCall
-    index: int = 0
-    message: str | None = None
-
-
 class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end"):
     turn: int
     result: ToolResult
@@ -172,7 +163,7 @@ class RunEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="run_end"):
     usage: Usage
     turns: int
     limit: str | None = None
-    """The limit that the run reached, also if the limit is its error."""
+    """The limit that the run reached, even if the limit is its error."""
     error: ErrorInfo | None = None
 
 
@@ -184,7 +175,7 @@ class UnknownEvent(Struct, frozen=True, gc=False):
 
 
 _TurnEvent = TurnStart | TextDelta | ThoughtDelta | ToolCallDelta | TurnEnd | TurnRetry | RequestRetry
-_ToolEvent = ToolStart | ToolProgress | ToolRetry | ApprovalNeeded | ToolEnd
+_ToolEvent = ToolStart | ToolProgress | ToolRetry | ToolEnd
 KnownEvent = RunStart | _TurnEvent | _ToolEvent | SourceUnavailable | Interrupted | RunEnd
 RunEvent = KnownEvent | UnknownEvent
 

@@ -106,9 +106,7 @@ class History:
         return self.messages[index]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, tuple):
-            return self.messages == other
-        return isinstance(other, History) and self.messages == other.messages
+        return self.messages == (other.messages if isinstance(other, History) else other)
 
     __hash__ = None  # type: ignore[assignment]  # compared by its messages, which are not hashable
 

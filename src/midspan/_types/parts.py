@@ -56,7 +56,10 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
         if self.base64 is None:
             raise ConfigError(f"the data of this {self.media_type} is at {self.url!r} and was not loaded")
         padding = "=" * (-len(self.base64) % 4)  # URL-safe encoders leave it out
-        return b64decode(self.base64.translate(_FROM_URLSAFE) + padding)
+        try:
+            return b64decode(self.base64.translate(_FROM_URLSAFE) + padding)
+        except ValueError as error:
+            raise ConfigError(f"the data of this {self.media_type} is not valid base64") from error
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
@@ -106,7 +109,7 @@ UNREADABLE = "unreadable arguments"
 FORBIDDEN = "forbidden"
 OVER_LIMIT = "over a limit"
 REPEATED = "repeated"
-REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
+REFUSAL_KINDS = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
 """Notes on the results of calls that a rule of the run refused."""
 
 
@@ -124,9 +127,10 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     is_final: bool = False
     """The run ends with this result."""
     notes: tuple[str, ...] = ()
-    """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
+    """For observers, not for the model: what was changed in the arguments or in the result, or why the call was refused
+    (one of the constants above)."""
     hint: str | None = None
-    """A note that Midspan adds to the result for the model."""
+    """What Midspan adds to the result for the model."""
     meta: dict[str, Any] = {}
     """What the source adds for observers; the model does not see it."""
     provider_data: ProviderData | None = None

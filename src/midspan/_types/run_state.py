@@ -6,20 +6,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._types.events import (
-    CANCELLED,
-    Interrupted,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    ToolEnd,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-)
+from midspan._types import events
 from midspan._types.exchange import CONTINUES, CUT, END, Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import NOT_RUN, REFUSED, Blob, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, REFUSAL_KINDS, Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
 
 CALL_NOT_RUN = "was not run, because the run ended"
@@ -65,7 +55,7 @@ class ToolRun(Struct, frozen=True, gc=False):
     @property
     def is_refused(self) -> bool:
         """Whether a rule of the run kept the call from running."""
-        return bool(self.result.notes) and not REFUSED.isdisjoint(self.result.notes)
+        return bool(self.result.notes) and not REFUSAL_KINDS.isdisjoint(self.result.notes)
 
 
 class RunState(Struct, frozen=True, gc=False):
@@ -89,7 +79,7 @@ class RunState(Struct, frozen=True, gc=False):
     """Of the last response."""
     tool_choice: ToolChoice | None = None
     """Of the last request."""
-    calls_forbidden: bool = False
+    tools_withdrawn: bool = False
     """Whether the last request allowed only an answer, because a limit was reached."""
     limit: str | None = None
     """The limit that was reached; since then the model is only asked for its answer."""
@@ -109,49 +99,50 @@ class RunState(Struct, frozen=True, gc=False):
         return cls(history, calls=messages[-1].calls if messages and messages[-1].role == "model" else ())
 
     @classmethod
-    def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
+    def of_events(cls, run_events: Iterable[events.RunEvent]) -> "RunState":
         """Return the state of a run after these events, which begin with its RunStart."""
         state = cls.of(History())
-        for event in events:
+        for event in run_events:
             state = state.after(event)
         return state
 
-    def after(self, event: RunEvent) -> "RunState":
+    def after(self, event: events.RunEvent) -> "RunState":
         """Return the state after an event."""
         change = _CHANGES.get(type(event))
         return self if change is None else change(self, event)
 
-    def _after_start(self, event: RunStart) -> "RunState":
-        return RunState.of(History(event.messages))
-
-    def after_request(self, event: TurnStart) -> "RunState":
+    def after_request(self, event: events.TurnStart) -> "RunState":
         return replace(
             self,
             turn=event.turn,
             tool_choice=event.tool_choice,
-            calls_forbidden=event.tools_withdrawn,
+            tools_withdrawn=event.tools_withdrawn,
             limit=event.limit,
-            refused_turns=self.refused_turns if self.calls_forbidden is event.tools_withdrawn else 0,
+            refused_turns=self.refused_turns if self.tools_withdrawn is event.tools_withdrawn else 0,
         )
 
-    def after_retry(self, event: TurnRetry) -> "RunState":
+    def after_retry(self, event: events.TurnRetry) -> "RunState":
         history = self.history if event.message is None else self.history.append(event.message)
         return replace(self, history=history, failed_turns=self.failed_turns + 1)
 
-    def after_end(self, event: RunEnd) -> "RunState":
+    def after_end(self, event: events.RunEnd) -> "RunState":
         if event.error is not None:
-            return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
+            return self.settled(CALL_CANCELLED if event.error.kind == events.CANCELLED else CALL_NOT_RUN)
         # A message that replaces the answer becomes part of the conversation.
-        is_known = event.limit is None or not event.text or self.history[-1].role == "model"
-        return self if is_known else replace(self, history=self.history.append(Message("model", (Text(event.text),))))
+        is_recorded = event.limit is None or not event.text or self.history[-1].role == "model"
+        if is_recorded:
+            return self
+        return replace(self, history=self.history.append(Message("model", (Text(event.text),))))
 
-    def after_response(self, event: TurnEnd) -> "RunState":
+    def after_response(self, event: events.TurnEnd) -> "RunState":
         message, finish_reason = event.message, event.finish_reason
         usage, extra_requests = self.usage + event.usage, self.extra_requests + event.requests - 1
         calls, pauses = message.calls, finish_reason is CONTINUES
         if finish_reason is CUT or (not calls and is_empty(message)):
             return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
-        text = "" if calls else self.partial_text + message.text if pauses else self.partial_text
+        partial_text = "" if calls else self.partial_text
+        if pauses and not calls:
+            partial_text += message.text
         return replace(
             self,
             history=self.history.append(message),
@@ -161,32 +152,32 @@ class RunState(Struct, frozen=True, gc=False):
             calls=calls,
             failed_turns=0 if calls or pauses else self.failed_turns,
             finish_reason=finish_reason,
-            partial_text=text,
+            partial_text=partial_text,
         )
 
-    def after_call(self, event: ToolEnd) -> "RunState":
+    def after_call(self, event: events.ToolEnd) -> "RunState":
         result = event.result
-        run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
-        is_refused = run.is_refused
+        tool_run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
+        is_refused = tool_run.is_refused
         limit = self.limit or (result.meta.get("limit") if is_refused else None)
-        has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
-        runs: tuple[ToolRun, ...] = (run,)
+        has_run_call = self.has_run_call or (self.turn > 0 and tool_run.was_run)
+        tool_runs: tuple[ToolRun, ...] = (tool_run,)
         results: tuple[ToolResult, ...] = (result,)
         final = result if result.is_final else None
         if len(self.calls) > 1:
-            runs = (*self.ended, run)
-            if len(runs) < len(self.calls):
-                return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
-            runs = tuple(sorted(runs, key=lambda run: run.index))
-            results = tuple([run.result for run in runs])
-            is_refused = all(run.is_refused for run in runs)
+            tool_runs = (*self.ended, tool_run)
+            if len(tool_runs) < len(self.calls):
+                return replace(self, ended=tool_runs, limit=limit, has_run_call=has_run_call)
+            tool_runs = tuple(sorted(tool_runs, key=lambda run: run.index))
+            results = tuple([run.result for run in tool_runs])
+            is_refused = all(run.is_refused for run in tool_runs)
             final = next((result for result in results if result.is_final), None)
         return replace(
             self,
             history=self.history.append(Message("user", results)),
             calls=(),
             ended=(),
-            tool_runs=self.tool_runs + runs,
+            tool_runs=self.tool_runs + tool_runs,
             limit=limit,
             has_run_call=has_run_call,
             refused_turns=self.refused_turns + 1 if is_refused else 0,
@@ -197,7 +188,7 @@ class RunState(Struct, frozen=True, gc=False):
         """Return the state with an error result for each call that has none, so that the conversation can continue."""
         state = self
         for index, call in self.unanswered:
-            state = state.after(ToolEnd(self.turn, call.error_result(f"{call.name} {reason}"), 0.0, index))
+            state = state.after(events.ToolEnd(self.turn, call.error_result(f"{call.name} {reason}"), 0.0, index))
         return state
 
     @property
@@ -218,14 +209,14 @@ class RunState(Struct, frozen=True, gc=False):
         return self.failed_turns >= MAX_FAILED_TURNS
 
 
-_CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
-    RunStart: RunState._after_start,
-    TurnStart: RunState.after_request,
-    TurnEnd: RunState.after_response,
-    TurnRetry: RunState.after_retry,
-    ToolEnd: RunState.after_call,
-    RunEnd: RunState.after_end,
-    Interrupted: lambda state, _: state.settled(CALL_CANCELLED),
+_CHANGES: dict[type[events.RunEvent], Callable[[RunState, Any], RunState]] = {
+    events.RunStart: lambda _, event: RunState.of(History(event.messages)),
+    events.TurnStart: RunState.after_request,
+    events.TurnEnd: RunState.after_response,
+    events.TurnRetry: RunState.after_retry,
+    events.ToolEnd: RunState.after_call,
+    events.RunEnd: RunState.after_end,
+    events.Interrupted: lambda state, _: state.settled(CALL_CANCELLED),
 }
 """The events that change the state of a run."""
 
@@ -235,6 +226,6 @@ def is_empty(message: Message) -> bool:
     return all(isinstance(part, Thought) or (isinstance(part, Text) and not part.text) for part in message.parts)
 
 
-def has_no_answer(message: Message) -> bool:
-    """Whether the message has neither text nor media."""
-    return not message.text.strip() and not any(type(part) is Blob for part in message.parts)
+def has_answer(message: Message) -> bool:
+    """Whether the message has text or media."""
+    return bool(message.text.strip()) or any(type(part) is Blob for part in message.parts)

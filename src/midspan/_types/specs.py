@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from midspan.errors import ConfigError
 
@@ -61,18 +62,21 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
         unknown = [key for key in fields if key not in _DECLARATION]
         if unknown and parameters is None:
             raise ConfigError(f"{name}: the declaration has {unknown[0]!r}, but none of: {', '.join(_PARAMETERS)}")
-        hints = fields.get("annotations") or {}
+        try:
+            hints = convert(fields.get("annotations") or {}, _Annotations)
+        except ValidationError as error:
+            raise ConfigError(f"{name}: annotations: {error}") from error
         return cls(
             name,
             description,
             parameters,
             response,
-            Effects(idempotent=True) if hints.get("idempotentHint") else None,
-            title=fields.get("title") or hints.get("title"),
+            Effects(idempotent=True) if hints.idempotent_hint else None,
+            title=fields.get("title") or hints.title,
             strict=fields.get("strict"),
-            read_only=hints.get("readOnlyHint"),
-            destructive=hints.get("destructiveHint"),
-            open_world=hints.get("openWorldHint"),
+            read_only=hints.read_only_hint,
+            destructive=hints.destructive_hint,
+            open_world=hints.open_world_hint,
         )
 
     @property
@@ -91,6 +95,16 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     def safe_to_retry(self) -> bool:
         """Whether a call can be made again if its outcome is unknown: the tool is read-only or idempotent."""
         return self.changes is False or (self.effects is not None and self.effects.idempotent)
+
+
+class _Annotations(Struct, rename="camel"):
+    """What MCP declares about a tool."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
 
 
 _PARAMETERS = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "parameters_json_schema")
@@ -141,15 +155,17 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
             if mode_name not in _MODES:
                 return cls("required", (choice,))
             return cls(_MODES[mode_name], strict=True if mode_name == "validated" else None)
-        fields = choice if isinstance(choice, dict) else {}
-        mode_name = str(fields.get("type", fields.get("mode", ""))).lower()
-        name = fields.get("tool") or fields.get("name") or fields.get("function", {}).get("name")
-        names = (name,) if name else tuple(_first(fields, _ALLOWED_NAMES) or ())
-        if mode_name not in (*_MODES, *_NEEDS_NAME) or (mode_name in _NEEDS_NAME and not names):
+        fields: dict[str, Any] = choice if isinstance(choice, dict) else {}
+        mode_name = str(fields.get("type") or fields.get("mode") or "").lower()
+        function = fields.get("function")
+        name = fields.get("tool") or fields.get("name") or (isinstance(function, dict) and function.get("name"))
+        names = [name] if name else _first(fields, _ALLOWED_NAMES) or []
+        is_valid = isinstance(names, list | tuple) and all(isinstance(item, str) for item in names)
+        if not is_valid or mode_name not in (*_MODES, *_NEEDS_NAME) or (mode_name in _NEEDS_NAME and not names):
             raise ConfigError(f"unknown tool choice {choice!r}; use 'auto', 'required', 'none' or a tool's name")
         mode = "auto" if mode_name == "required" and not names else _MODES.get(mode_name, "required")
-        strict = fields.get("strict", True if mode_name == "validated" else None)
-        return cls(mode, names, fields.get("parallel"), strict)
+        parallel = fields.get("parallel", False if fields.get("disable_parallel_tool_use") else None)
+        return cls(mode, tuple(names), parallel, fields.get("strict", True if mode_name == "validated" else None))
 
 
 _MODES: dict[str, ToolChoiceMode] = {
@@ -194,15 +210,15 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         if isinstance(self.max_calls_per_tool, dict):
             numbers |= {"max_calls_per_tool": None, **self.max_calls_per_tool}
         for name, value in numbers.items():
-            number = float if name == "max_seconds" else int
-            if value is not None and not (isinstance(value, int | number) and value > 0):
-                raise ConfigError(f"{name} must be a positive {number.__name__} or None, got {value!r}")
+            number_type = float if name == "max_seconds" else int
+            if value is not None and not (isinstance(value, int | number_type) and value > 0):
+                raise ConfigError(f"{name} must be a positive {number_type.__name__} or None, got {value!r}")
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
 
     @classmethod
     def of(cls, limits: "Limits | dict[str, Any] | None") -> "Limits":
-        """Return the limits, also from a dict. Raises ConfigError if a name or a value is not valid."""
+        """Return the limits, which may be given as a dict. Raises ConfigError if a name or a value is not valid."""
         if limits is None or isinstance(limits, Limits):
             return limits or cls()
         return cls(**_known_fields(cls, limits, "limits"))
@@ -238,10 +254,13 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, settings: "ModelSettings | dict[str, Any] | None") -> "ModelSettings":
-        """Return the settings, also from a dict. Raises ConfigError if a name or a value is not valid."""
-        if settings is None or isinstance(settings, ModelSettings):
-            return settings or cls()
+        """Return the settings, which may be given as a dict. Raises ConfigError if a name or a value is not valid."""
+        if settings is None:
+            return cls()
         try:
+            if isinstance(settings, ModelSettings):
+                convert(asdict(settings), cls)  # checks the types
+                return settings
             return convert(_known_fields(cls, settings, "settings"), cls)
         except ValidationError as error:
             raise ConfigError(f"settings: {error}") from error
@@ -272,4 +291,5 @@ def unknown_tool(name: str, names: Iterable[str]) -> str:
     message = f"unknown tool: {name[:_MAX_NAME_CHARS]}; "
     if not known:
         return message + "there are no tools"
-    return f"{message}{f'did you mean {near[0]}? The' if near else 'the'} tools are: {', '.join(known[:50])}"
+    hint = f"did you mean {near[0]}? The" if near else "the"
+    return f"{message}{hint} tools are: {', '.join(known[:50])}"

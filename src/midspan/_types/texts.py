@@ -43,11 +43,6 @@ def check_token(token: Any) -> None:
         raise ConfigError(f"a token has fewer than {_MIN_TOKEN_CHARS} characters; try `openssl rand -hex 32`")
 
 
-def with_article(name: str) -> str:
-    """Return a name after `a` or `an`."""
-    return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"
-
-
 def count_noun(count: float, noun: str) -> str:
     """Return a number before a noun: `1 turn`, `2 turns`, `0.5 seconds`."""
     number = f"{count:,}" if isinstance(count, int) else f"{count:g}"

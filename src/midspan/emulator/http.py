@@ -5,7 +5,6 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from http.client import responses
 from typing import Annotated, Self, cast
 
@@ -13,12 +12,14 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Meta, Struct
 
 from midspan._http.retry import Clock
-from midspan._http.serving import listen_error
+from midspan._http.serving import listen, url_of
 from midspan.errors import ConfigError
 from midspan.tools.loop_thread import LoopThread
 
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
+_BACKLOG = 2_048
+"""Connections that wait to be accepted: tests open many at once."""
 
 
 class Request(Struct, frozen=True):
@@ -48,8 +49,6 @@ Step = bytes | Wait | Reset
 Reply = list[Step]
 """What the server does on the connection, in this order."""
 Handler = Callable[[Request], Awaitable[Reply]]
-Connections = dict[asyncio.Task[None], asyncio.Transport]
-"""The open connections, by the task that answers."""
 
 
 def reply(body: bytes, status: int = 200, content_type: str = JSON) -> Reply:
@@ -73,21 +72,19 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, handler: Handler, clock: Clock, connections: Connections) -> None:
-        self._handler = handler
-        self._clock = clock
-        self._connections = connections
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
         self._parser = HttpRequestParser(self)
         self._received: asyncio.Queue[Request] = asyncio.Queue()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self._answering = asyncio.get_running_loop().create_task(self._answer_all())
-        self._connections[self._answering] = self.transport
+        self._server._connections[self._answering] = self.transport
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the base class
         self._answering.cancel()
-        del self._connections[self._answering]
+        del self._server._connections[self._answering]
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -126,20 +123,17 @@ class _Connection(asyncio.Protocol):
         while keep_alive and not self.transport.is_closing():
             request = await self._received.get()
             keep_alive = request.keep_alive
-            await self._send(await self._handler(request))
+            for step in await self._server._handler(request):
+                if isinstance(step, bytes):
+                    self.transport.write(step)
+                elif isinstance(step, Wait):
+                    await self._server._clock.sleep(step.seconds)
+                else:
+                    # Closing with a linger time of zero sends RST instead of FIN.
+                    sock: socket.socket = self.transport.get_extra_info("socket")
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.transport.abort()
         self.transport.close()
-
-    async def _send(self, steps: Reply) -> None:
-        for step in steps:
-            if isinstance(step, bytes):
-                self.transport.write(step)
-            elif isinstance(step, Wait):
-                await self._clock.sleep(step.seconds)
-            else:
-                # Closing with a linger time of zero sends RST instead of FIN.
-                sock: socket.socket = self.transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                self.transport.abort()
 
 
 class HttpServer:
@@ -151,7 +145,8 @@ class HttpServer:
     def __init__(self, handler: Handler, *, host: str, port: int, clock: Clock) -> None:
         self._handler = handler
         self._clock = clock
-        self._connections: Connections = {}
+        self._connections: dict[asyncio.Task[None], asyncio.Transport] = {}
+        """The open connections, by the task that answers."""
         self._address = host, port
         self._server: asyncio.Server | None = None
 
@@ -161,21 +156,17 @@ class HttpServer:
         host, port = self._address
         if port == 0:
             raise ConfigError(f"the server is not running yet; use: with {type(self).__name__}(...) as server")
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return url_of(host, port)
 
     @property
     def open_connections(self) -> int:
         return len(self._connections)
 
     async def __aenter__(self) -> Self:
-        host, port = self._address
+        listener = listen(*self._address, backlog=_BACKLOG)
         loop = asyncio.get_running_loop()
-        connect = partial(_Connection, self._handler, self._clock, self._connections)
-        try:
-            self._server = await loop.create_server(connect, host, port, backlog=2_048)
-        except (OSError, ValueError, OverflowError) as error:  # the host name cannot be encoded; the port is too large
-            raise listen_error(host, port, error) from error
-        self._address = host, self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(lambda: _Connection(self), sock=listener, backlog=_BACKLOG)
+        self._address = self._address[0], listener.getsockname()[1]
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache, partial, wraps
 from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from midspan._loop.blocking import ClosedFromPlainCode, iterate, run_blocking
+from midspan._loop.blocking import ClosableFromSyncCode, iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
@@ -72,7 +72,7 @@ class AsyncClient(ClosedOnExit):
             async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
                 for chunk in chunks:
                     yield chunk
-        response = reader.decoder.response()
+        response = reader.response()
         yield GenerateContentResponse(response, output_type=output_type)
         if response.finish_reason is FinishReason.CUT:
             raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
@@ -231,7 +231,7 @@ class Caches:
     delete = _blocking(AsyncCaches.delete)
 
 
-class Client(ClosedFromPlainCode):
+class Client(ClosableFromSyncCode):
     """The Gemini API for sync code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:

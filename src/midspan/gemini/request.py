@@ -157,8 +157,7 @@ def _output_fields(schema: Any, json_schema: Any, mime_type: Any) -> tuple[dict[
 
 def _schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[str, Any]:
     """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
-    check_schema(schema, where)
-    plain = to_json_data(schema, where)
+    plain = check_schema(schema, where)
     if isinstance(plain, bool):
         raise SchemaError(f"{where}: {plain} is not an object")
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, overload
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._loop.blocking import ClosedFromPlainCode, iterate
+from midspan._loop.blocking import ClosableFromSyncCode, iterate
 from midspan._schema.adapt import adapt_schema
 from midspan._types.exchange import ModelResponse, PartDelta, PartStart, TextPartDelta, ThoughtPartDelta
 from midspan._types.messages import Message
@@ -17,9 +17,9 @@ from midspan._types.texts import count_noun
 from midspan.errors import ArgumentError, ConfigError, MalformedResponseError
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, Api
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from midspan.providers.gemini.proto import load
-from midspan.providers.gemini.stream import Framing, StreamDecoder
+from midspan.providers.gemini.stream import StreamDecoder
 
 T = TypeVar("T")
 
@@ -106,11 +106,11 @@ class GenerateContentResponse:
 
         The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
         """
-        from midspan._schema.output_type import OutputType, parse_json  # loaded with the first structured answer
+        from midspan._schema.output_type import OutputType, parse_json_answer  # loaded with the first structured answer
 
         output_type = self._output_type if output_type is None else output_type
         try:
-            value = parse_json(self.text)
+            value = parse_json_answer(self.text)
             if output_type is Any:
                 return value
             output = OutputType(output_type)
@@ -133,24 +133,15 @@ def _with_args(content: wire.Content) -> wire.Content:
     return replace(content, parts=parts) if parts else content
 
 
-class ChunkReader:
-    """Reads the bytes of a stream as chunks."""
+class ChunkReader(StreamDecoder):
+    """A decoder that yields chunks in place of events."""
 
-    def __init__(self, api: Api) -> None:
-        self._framing = Framing()
-        self.decoder = StreamDecoder(api)
-        """Has the whole response at the end."""
+    def end(self) -> Iterator[Any]:
+        return (item for item in super().end() if isinstance(item, GenerateContentResponse))
 
-    def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
-        return map(self._chunk, self._framing.feed(piece))
-
-    def end(self) -> Iterator[GenerateContentResponse]:
-        yield from map(self._chunk, self._framing.end())
-        list(self.decoder.end())  # completes the decoder's message; its events are not shown
-
-    def _chunk(self, document: bytes) -> GenerateContentResponse:
+    def add(self, document: bytes) -> list[Any]:
         parts: list[Part] = []
-        for event in self.decoder.add(document):
+        for event in super().add(document):
             match event:
                 case PartStart(part=part):
                     parts.append(part)
@@ -158,15 +149,11 @@ class ChunkReader:
                     parts.append(Text(text))
                 case PartDelta(delta=ThoughtPartDelta(text)):
                     parts.append(Thought(text))
-        answer = ModelResponse(Message("model", tuple(parts)), *self.decoder.finish_reason, raw=(Raw(document),))
-        return GenerateContentResponse(answer, is_chunk=True)
-
-    @property
-    def is_empty(self) -> bool:
-        return self.decoder.is_empty
+        answer = ModelResponse(Message("model", tuple(parts)), *self.finish_reason, raw=(Raw(document),))
+        return [GenerateContentResponse(answer, is_chunk=True)]
 
 
-class ResponseStream(ClosedFromPlainCode):
+class ResponseStream(ClosableFromSyncCode):
     """The chunks of a response, read once, in async or sync code. After the last one, `response` is the whole response.
 
     If the response was cut, IncompleteResponseError is raised after the last chunk, and `response` is what arrived.

@@ -109,14 +109,14 @@ class Content(wire.Content, frozen=True):
         return cls(role=role, parts=[Part.from_text(text)])
 
 
-def check_schema(schema: Any, where: str) -> None:
-    """Raise an error if a schema has an unknown type, at any depth. None is accepted."""
-    if schema is None:
-        return
+def check_schema(schema: Any, where: str) -> Any:
+    """Return a schema as JSON data. Raise an error if it has an unknown type, at any depth. None is accepted."""
+    plain = to_json_data(schema, where)
     try:
-        normalize(to_json_data(schema, where))
+        normalize({} if plain is None else plain)
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from error
+    return plain
 
 
 def _require_text(what: str, **fields: str | None) -> None:

@@ -10,6 +10,7 @@ from msgspec import Raw
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Part, Text, ToolCall, ToolResult, text_of
 from midspan._types.specs import AnyTool, BuiltinTool, ToolChoice, ToolSpec
+from midspan._types.texts import replace_surrogates
 from midspan.errors import ConfigError
 from midspan.providers.provider import ModelProfile
 
@@ -26,8 +27,8 @@ def encode_items(items: Iterable[Any]) -> list[bytes]:
 
 def encode_head(fields: dict[str, Any], extra: dict[str, Any], messages_field: str) -> bytes:
     """Return a request up to the list of its messages, without the fields that are None."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    [head] = encode_items([{**given, **extra}])
+    present = {name: value for name, value in fields.items() if value is not None}
+    [head] = encode_items([{**present, **extra}])
     return b'%b,"%b":[' % (head[:-1], messages_field.encode())
 
 
@@ -42,10 +43,6 @@ def allowed_tools(tools: Sequence[AnyTool], choice: ToolChoice | None) -> Sequen
     if choice is None or len(choice.names) < 2:
         return tools
     return [tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names]
-
-
-def is_same_role(first: Message, second: Message) -> bool:
-    return first.role == second.role
 
 
 def join_turns(messages: Sequence[Message], is_one_turn: Callable[[Message, Message], bool]) -> list[list[Message]]:
@@ -66,7 +63,7 @@ def result_text(result: ToolResult) -> str:
         text = ""
     else:
         text = value if isinstance(value, str) else json_text(value)
-    return f"{text}\n\n{result.hint}" if result.hint is not None and text else text or result.hint or ""
+    return "\n\n".join(filter(None, (text, result.hint)))
 
 
 def json_text(value: object) -> str:
@@ -100,11 +97,11 @@ def valid_id(id: str, pattern: re.Pattern[str]) -> str:
 
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     candidate = f"call_{digest}"
-    return candidate if pattern.fullmatch(candidate) else digest[:9]  # as Mistral accepts it
+    return candidate if pattern.fullmatch(candidate) else digest[:9]  # Mistral accepts nine characters
 
 
 def adapted_tool(tool: AnyTool, profile: ModelProfile) -> AnyTool:
-    """Return a tool with a schema that the model accepts. Its name and its properties keep their names."""
+    """Return a tool with a schema that the model accepts. The tool keeps its name."""
     if not isinstance(tool, ToolSpec) or profile.schema is None:
         return tool
     from midspan._schema.adapt import adapt_spec  # loaded with the first tool
@@ -112,7 +109,55 @@ def adapted_tool(tool: AnyTool, profile: ModelProfile) -> AnyTool:
     return adapt_spec(tool, profile.schema)[0]
 
 
-def token_count(usage: Any, name: str) -> int:
-    """Return a number of tokens that a service reports; 0 if it does not."""
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) else 0
+# What a service sends is not always of the documented types. A wrong type must not cost the rest of the response.
+
+READ_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for JSON that does not fit."""
+
+
+def read_json(data: bytes) -> tuple[Any, bytes]:
+    """Return a JSON document, and its bytes, in which invalid characters are replaced."""
+    try:
+        return msgspec.json.decode(data), data
+    except READ_ERRORS:
+        data = repair_json(data)
+        return msgspec.json.decode(data), data
+
+
+def repair_json(data: bytes) -> bytes:
+    """Return a JSON document without invalid characters, such as unpaired surrogates, which some servers send."""
+    import json  # accepts unpaired surrogates; loaded for malformed documents only
+
+    try:
+        document = json.loads(data.decode("utf-8-sig", "replace"))
+        return replace_surrogates(json.dumps(document, ensure_ascii=False, allow_nan=False)).encode()
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def value_at(document: Any, *path: str) -> Any:
+    """Return the value at a path of names; None if there is none, or if a value on the way is not an object."""
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def text_at(document: Any, *path: str) -> str | None:
+    """Return the text at a path of names; None if it is missing or not a text."""
+    value = value_at(document, *path)
+    return value if isinstance(value, str) else None
+
+
+def objects_at(document: Any, *path: str) -> list[dict[str, Any]]:
+    """Return the objects in the list at a path of names."""
+    value = value_at(document, *path)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def count_at(document: Any, *path: str) -> int:
+    """Return the count at a path of names, a number or the text of one; 0 if there is none."""
+    try:
+        number = int(value_at(document, *path))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return number if 0 <= number < 2**53 else 0  # many JSON parsers round larger ones

@@ -5,10 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from midspan import errors
 from midspan._types.texts import truncate
+from midspan.providers.encoding import READ_ERRORS, read_json, value_at
 from midspan.providers.rest import Response
 
 Codes = Mapping[str, type[errors.ProviderError]]
@@ -28,8 +27,8 @@ def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> 
 def read_body(body: bytes) -> Any:
     """Return the JSON document of an error response; None if it is not JSON."""
     try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document, _ = read_json(body)
+    except READ_ERRORS:
         return None
     return document[0] if isinstance(document, list) and document else document  # a list as Google writes it
 
@@ -38,12 +37,12 @@ def event_error(service: str, codes: Codes, name: str, item: Any) -> errors.Prov
     """Return the error that an event of a stream reports."""
     if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
         return None
-    code, message = _error_fields(item if item.get("error") else {"error": item}, codes)
-    text = f"{service} sent an error: {message or item}"
+    code, text = _error_fields(item if item.get("error") else {"error": item}, codes)
+    message = f"{service} sent an error: {text or item}"
     # A stream has no status, but some services write one as the code.
     status = int(code) if code in _STATUSES else 500
-    error_type = _error_type(codes, code, status, message)
-    return error_for_status(status, text) if error_type is None else error_type(text)
+    error_type = _error_type(codes, code, status, text)
+    return error_for_status(status, message) if error_type is None else error_type(message)
 
 
 def _error_type(codes: Codes, code: str, status: int, message: str) -> type[errors.ProviderError] | None:
@@ -57,14 +56,11 @@ def _error_type(codes: Codes, code: str, status: int, message: str) -> type[erro
 
 def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
     """Return the code and the message of an error; services write them in several places."""
-    error = document.get("error") if isinstance(document, dict) else None
-    if isinstance(error, dict):
-        codes = (error.get("code"), error.get("type"))
-        code = next((str(code) for code in codes if code is not None and str(code) in known), str(codes[0]))
-        return code, str(error.get("message") or "")
-    if isinstance(document, dict):
-        return str(document.get("code") or document.get("type")), str(error or document.get("message") or "")
-    return "", ""
+    error = value_at(document, "error")
+    fields = error if isinstance(error, dict) else document
+    codes = [str(code) for name in ("code", "type") if (code := value_at(fields, name))]
+    message = value_at(fields, "message") if fields is error or not error else error
+    return next((code for code in codes if code in known), "".join(codes[:1])), str(message or "")
 
 
 def status_error(response: Response, message: str) -> errors.ProviderError:

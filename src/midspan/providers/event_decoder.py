@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from midspan._http.body import Event, EventStream
+from midspan._http.body import ServerSentEvent, ServerSentEventParser
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan.errors import MalformedResponseError, ProviderError
+from midspan.providers.encoding import READ_ERRORS, read_json
 from midspan.providers.provider import WireRequest
 from midspan.providers.rest import RestClient
 from midspan.providers.stream import StreamAccumulator
@@ -25,28 +26,39 @@ class JsonEventReader:
     """
 
     def __init__(self, parse_error: EventErrorParser | None = None) -> None:
-        self._events = EventStream()
+        self._events = ServerSentEventParser()
         self._parse_error = parse_error
         self.is_empty = True
+        self.is_complete = False
 
     def feed(self, piece: bytes) -> Iterator[Any]:
         return self._parse_events(self._events.feed(piece))
 
     def end(self) -> list[Any]:
-        return list(self._parse_events(self._events.end()))
+        """Return the last items. An object that was cut is dropped: without its end the response counts as cut."""
+        return list(self._parse_events([event for event in self._events.end() if not _is_cut(event.data)]))
 
-    def _parse_events(self, events: Iterable[Event]) -> Iterator[Any]:
+    def _parse_events(self, events: Iterable[ServerSentEvent]) -> Iterator[Any]:
         for event in events:
             if event.stray or event.data.strip() in (b"", b"[DONE]"):
                 continue
             try:
-                item = msgspec.json.decode(event.data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                item, _ = read_json(event.data)
+            except READ_ERRORS as error:
                 raise MalformedResponseError(f"an event of the stream is not JSON: {event.data[:80]!r}") from error
             if self._parse_error is not None and (failure := self._parse_error(event.name, item)) is not None:
                 raise failure
             self.is_empty = False
             yield item
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether this is the beginning of a JSON object."""
+    try:
+        read_json(data)
+    except READ_ERRORS:
+        return data.lstrip().startswith(b"{")
+    return False
 
 
 class EventDecoder(JsonEventReader):
@@ -58,14 +70,11 @@ class EventDecoder(JsonEventReader):
         self.raw_items: list[Raw] = []
         """The data of all events so far, encoded again."""
 
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        return self._decode_items(super().feed(piece))
-
     def end(self) -> list[PartEvent]:
-        return [*self._decode_items(super().end()), *self.accumulator.end_current()]
+        return [*super().end(), *self.accumulator.end_current()]
 
-    def _decode_items(self, items: Iterable[Any]) -> Iterator[PartEvent]:
-        for item in items:
+    def _parse_events(self, events: Iterable[ServerSentEvent]) -> Iterator[PartEvent]:
+        for item in super()._parse_events(events):
             self.raw_items.append(Raw(msgspec.json.encode(item)))
             yield from self.decode(item)
 
@@ -82,9 +91,9 @@ async def stream_response(
     client: RestClient, request: ModelRequest, wire: WireRequest, make_decoder: Callable[[], EventDecoder]
 ) -> AsyncIterator[ModelEvent]:
     """Send a request and yield the parts as they arrive, then the response."""
-    pieces = client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
-    async with aclosing(pieces):
-        async for decoder, events in pieces:  # noqa: B007 - the last one has the response
+    updates = client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
+    async with aclosing(updates):
+        async for decoder, events in updates:  # noqa: B007 - the last one has the response
             for event in events:
                 yield event
     yield client.checked(decoder.response)

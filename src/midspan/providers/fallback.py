@@ -1,4 +1,4 @@
-"""A fallback chain: if a request to the first model fails, also after its retries, it is sent to the next one."""
+"""A fallback chain: if a request to the first model fails, even after its retries, it is sent to the next one."""
 
 import logging
 import time
@@ -18,8 +18,8 @@ from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers")
 _LASTING_ERRORS = (errors.QuotaExhaustedError, errors.AuthenticationError, errors.PermissionDeniedError)
-NAMES = replace(JSON_SCHEMA, functions=NameRule(), properties=NameRule())
-"""Names that every provider accepts. The schemas are adapted to each provider when it is asked."""
+SHARED_DIALECT = replace(JSON_SCHEMA, functions=NameRule(), properties=NameRule())
+"""With names that every provider accepts. The schemas are adapted to each provider when it is asked."""
 
 
 class Fallback:
@@ -39,7 +39,7 @@ class Fallback:
         profiles = [provider.profile for provider in self.providers]
         self.profile = ModelProfile(
             service=" or ".join(dict.fromkeys(profile.service for profile in profiles)),
-            schema=NAMES,
+            schema=SHARED_DIALECT,
             supports_tools=all(profile.supports_tools for profile in profiles),
             supports_prompted_tools=all(profile.supports_prompted_tools for profile in profiles),
             supports_json_with_tools=all(profile.supports_json_with_tools for profile in profiles),

@@ -40,7 +40,7 @@ class HealthCheck(NamedTuple):
     message: str
 
 
-_CHECK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 
 
 async def check_connection(server: str, list_models: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
@@ -50,12 +50,12 @@ async def check_connection(server: str, list_models: Callable[..., Coroutine[Any
     from midspan._http.retry import RetryPolicy
 
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
+        async with asyncio.timeout(CHECK_SECONDS):
             count = len(await list_models(retry=RetryPolicy(max_attempts=1)))
     except (AuthenticationError, CredentialsError):
         return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
     except TimeoutError:
-        return HealthCheck("problem", f"{server} did not respond within {_CHECK_SECONDS:g} seconds")
+        return HealthCheck("problem", f"{server} did not respond within {CHECK_SECONDS:g} seconds")
     except MidspanError as error:
         return HealthCheck("problem", f"the request to {server} failed: {error}")
     return HealthCheck("ok", f"{server} accepts the key and has {count} models")
@@ -69,7 +69,7 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     make: Callable[..., Provider]
     """Called with the name of a model, or without arguments if no model is named."""
     prefixes: tuple[str, ...] = ()
-    """Model names that start with one of these belong to this family, also without `name:`."""
+    """Model names that start with one of these belong to this family, even without `name:`."""
     environment: tuple[str, ...] = ()
     """Environment variables with the credentials. A family without any needs no configuration and is the fallback."""
     needs_credentials: bool = True
@@ -135,7 +135,7 @@ def default_family(environment: Mapping[str, str] = os.environ) -> ProviderFamil
     return next((family for family in families() if family.environment and family.has_credentials(environment)), None)
 
 
-def fallback_family() -> ProviderFamily:
+def offline_family() -> ProviderFamily:
     """Return the family that needs no credentials. The caller must tell the user, who may expect a real model."""
     return next(family for family in families() if not family.environment)
 
@@ -161,7 +161,7 @@ class MissingModel(NonStreamingProvider):
         """Raise ConfigError with the ways to configure a model."""
         raise ConfigError(
             f"no model is configured: set {credential_variables()}, name a model, for example "
-            f"Agent({_example_model()!r}), or use Agent({fallback_family().name!r}), which only calls tools"
+            f"Agent({_example_model()!r}), or use Agent({offline_family().name!r}), which only calls tools"
         )
 
 

@@ -28,11 +28,16 @@ class Reader(Protocol):
     @property
     def is_empty(self) -> bool: ...
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the response has ended, so that a connection that breaks now has lost nothing."""
+        ...
+
 
 T = TypeVar("T")
 AnyReader = TypeVar("AnyReader", bound=Reader)
-_UNEXPECTED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
-"""What code that reads a response raises if the response does not have the form that the code expects."""
+_UNEXPECTED = (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError)
+"""What reading a response of an unexpected form raises."""
 Response = HttpResponse | HttpStream
 ErrorParser = Callable[[Response, bytes], ProviderError]
 """Converts a response with an error status, and its body, to an exception."""
@@ -82,14 +87,14 @@ class RestClient:
         path: str,
         body: bytes = b"",
         *,
-        read: Callable[[bytes], T] = bytes,  # type: ignore[assignment]  # bytes reads bytes
+        read: Callable[[bytes], T] = bytes,  # type: ignore[assignment]  # the default returns the body
         on_retry: OnRetry | None = None,
     ) -> T:
         """Send a request and return the body, converted by `read`. A ProviderError that `read` raises can be retried.
 
         Use it only for requests that can be repeated: a lost response does not tell whether the server has acted.
         """
-        started_at, attempts = self._clock.monotonic(), None
+        started_at, retries = self._clock.monotonic(), None
         while True:
             try:
                 headers = self._static_headers or await self._all_headers()
@@ -102,11 +107,11 @@ class RestClient:
                     raise self._malformed(error, response.body) from error
             except ProviderError as error:
                 self._masker.mask(error)
-                attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
-                await attempts.wait_or_raise(error)
+                retries = retries or RetryState(self._retry, self._clock, started_at, on_retry)
+                await retries.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
-                if attempts is not None:
-                    attempts.set_cause(cancelled)
+                if retries is not None:
+                    retries.set_cause(cancelled)
                 raise
 
     async def stream(
@@ -117,7 +122,7 @@ class RestClient:
         Until the first items arrive the request is retried, each time with a new reader. After that the caller has
         seen a part of the response, and errors are raised.
         """
-        attempts = RetryState(self._retry, self._clock, self._clock.monotonic(), on_retry)
+        retries = RetryState(self._retry, self._clock, self._clock.monotonic(), on_retry)
         has_output = False
         while True:
             try:
@@ -126,19 +131,12 @@ class RestClient:
                     if not 200 <= response.status < 300:
                         raise self._parse_error(response, await response.read())
                     reader = make_reader()
-                    async for piece in response:
-                        items: list[Any] = []
-                        failure = None
-                        try:
-                            items += reader.feed(piece)
-                        except ProviderError as error:
-                            failure = error
-                        except _UNEXPECTED as error:
-                            failure = self._malformed(error, piece)
+                    async for piece in _until_complete(response, reader):
+                        items, failure = self._feed(reader, piece)
                         if items and (has_output or failure is None):
                             has_output = True
                             yield reader, items
-                        if failure is not None:  # after the items that precede it in the same piece
+                        if failure is not None:
                             raise failure
                     items = self.checked(_last_items, reader)
                     if reader.is_empty:
@@ -149,10 +147,21 @@ class RestClient:
                 self._masker.mask(error)
                 if has_output:
                     raise
-                await attempts.wait_or_raise(error)
+                await retries.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
-                attempts.set_cause(cancelled)
+                retries.set_cause(cancelled)
                 raise
+
+    def _feed(self, reader: Reader, piece: bytes) -> tuple[list[Any], ProviderError | None]:
+        """Return the items that a piece completes, and the error that follows them in the same piece."""
+        items: list[Any] = []
+        try:
+            items += reader.feed(piece)
+        except ProviderError as error:
+            return items, error
+        except _UNEXPECTED as error:
+            return items, self._malformed(error, piece)
+        return items, None
 
     def _empty_stream(self, response: HttpStream) -> ProviderError:
         content_type = response.header("content-type") or ""
@@ -179,16 +188,13 @@ class RestClient:
         if limit is not None and len(body) > limit:
             raise ConfigError(f"the request has {len(body):,} bytes; {self.service} accepts at most {limit:,}")
         if _log.isEnabledFor(logging.DEBUG):
-            self._log_request(method, path, body, headers)
+            shown = [f"{name}: {'***' if is_secret(name, value) else value}" for name, value in headers.items()]
+            # Without the query of the base URL, which may have a key.
+            head = "\n".join([f"{method} {self.base_url}/{path}", *shown])
+            _log.debug("request:\n%s\n\n%s", head, self._masker.masked(body.decode(errors="replace")))
         if self._query:
             path += f"{'&' if '?' in path else '?'}{self._query}"
         return HttpRequest(method, f"{self.base_url}/{path}", headers, body)
-
-    def _log_request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> None:
-        shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
-        # Without the query of the base URL, which may have a key.
-        lines = [f"{method} {self.base_url}/{path}", *(f"{name}: {value}" for name, value in shown.items())]
-        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked(body.decode(errors="replace")))
 
     async def _all_headers(self) -> HiddenValues:
         credentials = HiddenValues(await self._auth.headers())
@@ -200,6 +206,16 @@ class RestClient:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+
+
+async def _until_complete(response: HttpStream, reader: Reader) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a response. An error of the connection after the end of the response is ignored."""
+    try:
+        async for piece in response:
+            yield piece
+    except ProviderError:
+        if not reader.is_complete:
+            raise
 
 
 def _last_items(reader: Reader) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.exchange import (
@@ -25,6 +25,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
 from midspan.errors import MalformedResponseError, ProviderError
+from midspan.providers.encoding import json_text
 from midspan.providers.provider import ensure_aclose
 
 _INCOMPLETE = "the arguments are incomplete: the response ended before the call did"
@@ -47,22 +48,19 @@ class StreamAccumulator:
 
     def add(self, event: PartEvent) -> PartEvent:
         """Add an event and return it."""
-        if isinstance(event, PartDelta):
-            self._open_part(event.index).append(event.delta)
-        elif isinstance(event, PartStart):
+        part = self._parts.get(event.index)
+        if isinstance(event, PartStart):
             self._parts[event.index] = _OpenPart(event.part)
             self.next_index = max(self.next_index, event.index + 1)
-        elif event.part is not None:
+        elif isinstance(event, PartEnd) and event.part is not None:
             self._parts[event.index] = event.part
+        elif not isinstance(part, _OpenPart):
+            raise MalformedResponseError(f"the stream continues part {event.index}, which is not open")
+        elif isinstance(event, PartDelta):
+            part.append(event.delta)
         else:
-            self._parts[event.index] = self._open_part(event.index).finished(is_complete=True)
+            self._parts[event.index] = part.finished(is_complete=True)
         return event
-
-    def _open_part(self, index: int) -> "_OpenPart":
-        part = self._parts.get(index)
-        if not isinstance(part, _OpenPart):
-            raise MalformedResponseError(f"the stream continues part {index}, which is not open")
-        return part
 
     def add_text(self, text: str) -> list[PartEvent]:
         """Append to the text that is being streamed, or start one."""
@@ -98,7 +96,8 @@ class StreamAccumulator:
             delta = TextPartDelta(text) if part_type is Text else ThoughtPartDelta(text)
             return [PartDelta(self._current_index, delta)]
         events = self.end_current()
-        self._current_index, part = self.reserve(), part_type(text)
+        self._current_index = self.reserve()
+        part = part_type(text)
         self._current = self._parts[self._current_index] = _OpenPart(part)
         return [*events, PartStart(self._current_index, part)]
 
@@ -123,12 +122,11 @@ class StreamAccumulator:
         return ModelResponse(Message("model", parts), finish_reason, **fields)
 
 
-class _OpenPart:
+class _OpenPart(Struct):
     """A part that is being streamed."""
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.pieces: list[str] = []
+    part: Part
+    pieces: list[str] = []
 
     def append(self, delta: Delta) -> None:
         if isinstance(delta, ArgumentsPartDelta):
@@ -141,20 +139,23 @@ class _OpenPart:
             self.pieces.append(delta.text)
 
     def finished(self, *, is_complete: bool) -> Part:
-        part, more = self.part, "".join(self.pieces)
+        part, text = self.part, "".join(self.pieces)
         if isinstance(part, ToolCall):
-            return with_arguments(part, (part.raw_arguments or "") + more, is_complete=is_complete)
-        if not more:
+            return with_arguments(part, (part.raw_arguments or "") + text, is_complete=is_complete)
+        if not text:
             return part
         if isinstance(part, Text | Thought):
-            return type(part)(part.text + more, part.provider_data)
-        return replace(part, base64=(part.base64 or "") + more) if isinstance(part, Blob) else part
+            return type(part)(part.text + text, part.provider_data)
+        return replace(part, base64=(part.base64 or "") + text) if isinstance(part, Blob) else part
 
 
-def with_arguments(call: ToolCall, text: str, *, is_complete: bool = True) -> ToolCall:
-    """Return a call with the arguments that a service sent as JSON text."""
-    if not text and is_complete:
+def with_arguments(call: ToolCall, value: Any, *, is_complete: bool = True) -> ToolCall:
+    """Return a call with the arguments that a service sent, as JSON text or as an object."""
+    if is_complete and value in (None, "", {}, []):
         return call
+    if isinstance(value, dict) and is_complete:
+        return replace(call, arguments=value)
+    text = value if isinstance(value, str) else json_text(value)
     arguments, error = read_arguments(text)
     if not is_complete:
         error = _INCOMPLETE
@@ -165,9 +166,11 @@ def with_arguments(call: ToolCall, text: str, *, is_complete: bool = True) -> To
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """Return the arguments that a service sent as JSON text, and what is wrong with the text."""
+    from midspan._schema.lenient_json import InvalidJson, parse_json  # loaded with the first arguments that are text
+
     try:
-        arguments = msgspec.json.decode(text) if text.strip() else {}
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        arguments = parse_json(text) if text.strip() else {}
+    except InvalidJson as error:
         return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(arguments, dict):
         return {}, f"the arguments must be a JSON object, not {type(arguments).__name__}"

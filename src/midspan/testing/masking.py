@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import fields, replace
 
-from midspan._types.specs import AnyTool
+from midspan._types.exchange import RequestConfig
 from midspan.providers.auth import secrets_in_use
 from midspan.testing.format import ExchangeLine, ToolsLine, encode
 
@@ -64,7 +64,10 @@ class SecretMasker:
 
     def mask(self, value: Any) -> Any:
         """Mask the secrets in a line of a recording, or in JSON. Words of the file format and names of tools stay."""
-        self._tool_names.update(tool.name for tool in _tools_of(value))
+        # In a request, the tools have the names that the model uses for them.
+        declaration = value.request.config if isinstance(value, ExchangeLine) else value
+        if isinstance(declaration, ToolsLine | RequestConfig):
+            self._tool_names.update(tool.name for tool in declaration.tools)
         secrets = self._known | secrets_in_use()
         names = frozenset(filter(_pattern(secrets).search, self._tool_names))  # the others need no protection
         # The shapes again: one may begin where a known secret ends.
@@ -85,12 +88,6 @@ def _pattern(secrets: set[str], names: frozenset[str] = frozenset()) -> re.Patte
     texts = sorted(secrets | names, key=len, reverse=True)
     patterns = [rf"(?<![\w-]){re.escape(text)}(?![\w-])" if text in names else re.escape(text) for text in texts]
     return re.compile("|".join([*patterns, _SHAPES]))
-
-
-def _tools_of(line: Any) -> tuple[AnyTool, ...]:
-    """Return the tools that a line declares. In a request, they have the names that the model uses for them."""
-    tools: tuple[AnyTool, ...] = line.tools if isinstance(line, ToolsLine) else ()
-    return line.request.config.tools if isinstance(line, ExchangeLine) else tools
 
 
 def _mask(value: Any, mask_text: Callable[[str], str]) -> Any:

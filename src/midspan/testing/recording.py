@@ -1,6 +1,7 @@
 """`record`: an agent whose runs are written to files."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
@@ -11,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent, new_run_id
-from midspan._loop.options import Output, ToolSet
+from midspan._loop.options import AgentTools, OutputT
 from midspan._loop.prompt import Prompt, conversation
 from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -35,43 +36,56 @@ from midspan.testing.format import (
     encode,
 )
 from midspan.testing.masking import SecretMasker
-from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import WrapperSource
+from midspan.tools.source import ToolListing
+from midspan.tools.wrap import Tools, WrapperSource
 
 _RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
 
 
-def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> Agent[Output]:
+def record(agent: Agent[OutputT], directory: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> Agent[OutputT]:
     """Return an agent that writes every run to a file in the directory.
 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
     path, masker = as_path(directory), SecretMasker(secrets)
-    return ObservedAgent(agent, lambda run: Recorder(path, run, masker))
+    return ObservedAgent(agent, partial(Recorder, path, masker))
 
 
-class Recorder:
+class RunObserver(WrapperProvider, WrapperSource, ABC):
+    """The model and the tools of one run: a `Recorder` passes requests and calls on, a `Replayer` answers them."""
+
+    def __init__(self, provider: Provider, tools: Tools) -> None:
+        WrapperProvider.__init__(self, provider)
+        WrapperSource.__init__(self, tools)
+
+    @abstractmethod
+    def finish(self, outcome: RunResult | Exception) -> None:
+        """Called when the run has ended."""
+
+
+class Recorder(RunObserver):
     """Records one run. The file is created with the first line and closed after each line.
 
     A thousand concurrent runs have a thousand files, more than a process may keep open. Any number of threads and
     processes can write to one directory.
     """
 
-    def __init__(self, directory: Path, run: RunLine, masker: SecretMasker) -> None:
+    def __init__(self, directory: Path, masker: SecretMasker, run: RunLine, provider: Provider, tools: Tools) -> None:
+        super().__init__(provider, tools)
         self._directory = directory
-        self._run = run
         self._masker = masker
+        self._run = run
         self._path: Path | None = None
         self._tools: tuple[ToolSpec, ...] | None = None
         self._error: ConfigError | None = None
 
-    async def stream(self, provider: Provider, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Record a request when its response is complete."""
         is_complete = False
         received: list[PartEvent] = []
-        with self._record_errors(make_line := _exchange(provider, request, received)):
-            async with aclosing(ensure_aclose(provider.stream(request))) as events:
+        with self._record_errors(make_line := self._exchange(request, received)):
+            async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, ModelResponse):
                         is_complete = True
@@ -82,28 +96,32 @@ class Recorder:
         if not is_complete:
             self._write(make_line())
 
-    async def generate(self, provider: Provider, request: ModelRequest) -> ModelResponse:
-        with self._record_errors(make_line := _exchange(provider, request, [])):
-            response = await provider.generate(request)
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        with self._record_errors(make_line := self._exchange(request, [])):
+            response = await self.wrapped.generate(request)
         self._write(make_line(response=response))
         return response
 
-    async def list_tools(self, source: ToolSource) -> ToolListing:
-        listing = await source.list_tools()
+    async def list_tools(self) -> ToolListing:
+        listing = await self.source.list_tools()
         if listing.tools != self._tools:
             self._tools = listing.tools
             self._write(ToolsLine(listing.tools))
         return listing
 
-    async def call(self, source: ToolSource, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         with self._record_errors(make_line := partial(CallLine, call)):
-            result = await source.call(call, context)
+            result = await self.source.call(call, context)
         self._write(make_line(result))
         return result
 
     def finish(self, outcome: RunResult | Exception) -> None:
         if isinstance(outcome, RunResult) or self._path is not None:  # otherwise it failed before it did anything
             self._write(EndLine.of(outcome))
+
+    def _exchange(self, request: ModelRequest, events: list[PartEvent]) -> Callable[..., ExchangeLine]:
+        recorded = RecordedRequest(request.config, request.history.messages)
+        return lambda **outcome: ExchangeLine(self.model, recorded, tuple(events), **outcome)
 
     @contextmanager
     def _record_errors(self, make_line: Callable[..., Line]) -> Iterator[None]:
@@ -137,11 +155,6 @@ class Recorder:
         return encode(line) + LINE_END
 
 
-def _exchange(provider: Provider, request: ModelRequest, events: list[PartEvent]) -> Callable[..., ExchangeLine]:
-    recorded = RecordedRequest(request.config, request.history.messages)
-    return lambda **outcome: ExchangeLine(provider.model, recorded, tuple(events), **outcome)
-
-
 def _create(directory: Path, data: bytes) -> Path:
     """Create a recording that starts with `data`, under the next free number."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -161,42 +174,10 @@ def _append(path: Path, data: bytes, flags: int = 0) -> None:
         file.write(data)
 
 
-class ObservedProvider(WrapperProvider):
-    """A provider whose requests go through a `Recorder` or a `Replayer`."""
-
-    def __init__(self, provider: Provider, observer: Any) -> None:
-        super().__init__(provider)
-        self._observer = observer
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        events: AsyncIterator[ModelEvent] = self._observer.stream(self.wrapped, request)
-        return events
-
-    async def generate(self, request: ModelRequest) -> ModelResponse:
-        response: ModelResponse = await self._observer.generate(self.wrapped, request)
-        return response
-
-
-class ObservedTools(WrapperSource):
-    """Tools whose calls go through a `Recorder` or a `Replayer`."""
-
-    def __init__(self, source: ToolSource, observer: Any) -> None:
-        super().__init__(source)
-        self._observer = observer
-
-    async def list_tools(self) -> ToolListing:
-        listing: ToolListing = await self._observer.list_tools(self.source)
-        return listing
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        result: ToolResult = await self._observer.call(self.source, call, context)
-        return result
-
-
 class ObservedAgent(Agent):
-    """An agent whose requests and calls go through an observer of each run: a `Recorder` or a `Replayer`."""
+    """An agent whose requests and calls go through an observer of each run."""
 
-    def __init__(self, agent: Agent, make_observer: Callable[[RunLine], Any]) -> None:
+    def __init__(self, agent: Agent, make_observer: Callable[[RunLine, Provider, Tools], RunObserver]) -> None:
         if not isinstance(agent, Agent):
             raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
@@ -220,14 +201,13 @@ class ObservedAgent(Agent):
         stream.on_end = observer.finish
         return stream
 
-    def _observe(self, prompt: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _observe(self, prompt: Any, options: dict[str, Any]) -> tuple[RunObserver, dict[str, Any]]:
         run_id = options.get("run_id") or new_run_id()
         agent = self.replace(**{name: options[name] for name in ("model", "tools") if name in options})
         recorded = {name: options[name] for name in _RECORDED_OPTIONS if options.get(name) is not None}
         messages = conversation(prompt, options.get("messages"))[0].messages
         # The agent will reject what JSON cannot express.
-        observer = self._make_observer(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
-        tool_set = ToolSet(agent.tools)
-        tools = [*tool_set.builtins, ObservedTools(tool_set.source, observer)]
-        model = ObservedProvider(agent.provider, observer)
-        return observer, {**options, "run_id": run_id, "model": model, "tools": tools}
+        line = RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr))
+        tool_set = AgentTools(agent.tools)
+        observer = self._make_observer(line, agent.provider, tool_set.source)
+        return observer, {**options, "run_id": run_id, "model": observer, "tools": [*tool_set.builtins, observer]}

@@ -12,37 +12,30 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
-from midspan._loop.options import Output
+from midspan._loop.options import OutputT
 from midspan._loop.result import RunResult
 from midspan._schema.problems import MAX_QUOTED_CHARS, Steps, format_path, quoted
-from midspan._types.context import RunContext
+from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, NotRecordedError
 from midspan.providers.provider import Provider
 from midspan.providers.stream import collect, parts_as_events
-from midspan.testing.format import (
-    EndLine,
-    ExchangeLine,
-    RecordedRequest,
-    Recording,
-    encode,
-    read_recordings,
-)
+from midspan.testing.format import EndLine, RecordedRequest, Recording, encode, read_recordings
 from midspan.testing.masking import MASK
-from midspan.testing.recording import ObservedAgent
-from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import list_source
+from midspan.testing.recording import ObservedAgent, RunObserver
+from midspan.tools.source import ToolListing
+from midspan.tools.wrap import Tools, list_source
 
 
-def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output]:
+def replay(agent: Agent[OutputT], directory: str | PathLike[str]) -> Agent[OutputT]:
     """Return an agent that is answered from the recordings in the directory, or from a single recording.
 
     No model is asked and no tool is run. Each recording is replayed once, by a run with the same messages.
     """
     library = RecordingLibrary(directory)
-    return ObservedAgent(agent, lambda run: Replayer(library.take(run.messages)))
+    return ObservedAgent(agent, lambda run, *answered: Replayer(library.take(run.messages), *answered))
 
 
 def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
@@ -136,10 +129,11 @@ def comparable(value: Any) -> Any:
 _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
 
 
-class Replayer:
+class Replayer(RunObserver):
     """Answers the requests and calls of one run from a recording."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, provider: Provider, tools: Tools) -> None:
+        super().__init__(provider, tools)
         self._recording = recording
         self._path = str(recording.path)
         self._turn = 0
@@ -152,8 +146,17 @@ class Replayer:
         if self._error is not None:
             raise self._error
 
-    async def stream(self, provider: Provider, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        exchange = self._next_exchange(provider.model, request)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Answer with the next recorded exchange, which must have this request."""
+        self.finish()
+        exchanges = self._recording.exchanges
+        self._turn += 1
+        if self._turn > len(exchanges):
+            raise NotRecordedError(f"request {self._turn} was not recorded: {self._path!r} ends after {len(exchanges)}")
+        exchange, now = exchanges[self._turn - 1], RecordedRequest(request.config, request.history.messages)
+        difference = diff(exchange.model, self.model, ("model",)) or diff(comparable(exchange.request), comparable(now))
+        if difference is not None:
+            raise NotRecordedError(f"request {self._turn} differs from the recording {self._path!r} at {difference}")
         response = exchange.response
         for event in exchange.events or parts_as_events(response.message.parts if response else ()):
             yield event
@@ -162,32 +165,18 @@ class Replayer:
         if response is not None:
             yield replace(response, raw=tuple(msgspec.Raw(document.encode()) for document in exchange.documents))
 
-    async def generate(self, provider: Provider, request: ModelRequest) -> ModelResponse:
-        return await collect(self.stream(provider, request))
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        return await collect(self.stream(request))
 
-    def _next_exchange(self, model: str, request: ModelRequest) -> ExchangeLine:
-        """Return the next recorded exchange, which must have this request."""
-        self.finish()
-        exchanges = self._recording.exchanges
-        self._turn += 1
-        if self._turn > len(exchanges):
-            raise NotRecordedError(f"request {self._turn} was not recorded: {self._path!r} ends after {len(exchanges)}")
-        recorded = exchanges[self._turn - 1]
-        now = RecordedRequest(request.config, request.history.messages)
-        difference = diff(recorded.model, model, ("model",)) or diff(comparable(recorded.request), comparable(now))
-        if difference is not None:
-            raise NotRecordedError(f"request {self._turn} differs from the recording {self._path!r} at {difference}")
-        return recorded
-
-    async def list_tools(self, source: ToolSource) -> ToolListing:
+    async def list_tools(self) -> ToolListing:
         """Return the tools of the source; if it cannot be reached, those of the recording."""
         try:
-            listing = await list_source(source)
+            listing = await list_source(self.source)
         except ConfigError:  # such as a missing package or missing tokens of an MCP server
             return ToolListing(self._recording.tools)
         return ToolListing(self._recording.tools) if listing.unavailable else listing
 
-    async def call(self, _source: ToolSource, call: ToolCall, _context: RunContext[Any]) -> ToolResult:
+    async def call(self, call: ToolCall, _context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         """Return the recorded result of a call, or raise its error."""
         lines = [line for line in self._calls if line.call.name == call.name]
         lines.sort(key=lambda line: line.call.id != call.id)

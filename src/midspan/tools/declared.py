@@ -14,6 +14,7 @@ from midspan._schema.normalize import normalize
 from midspan._schema.tree import TYPES, SchemaTree
 from midspan._types.context import RunContext
 from midspan._types.specs import ToolSpec
+from midspan._types.texts import NOT_JSON
 from midspan.errors import ConfigError, SchemaError
 from midspan.tools.function import DeclaredToolOptions, Tool, check_name
 
@@ -68,7 +69,7 @@ def _read_schema(tool: str, label: str, schema: JsonSchema) -> dict[str, Any]:
         schemas = [node.schema for node in SchemaTree(document).nodes]
         has_other_types = any(isinstance(node.get("type"), str) and node["type"] not in TYPES for node in schemas)
         return normalize(document) if has_other_types or any("nullable" in node for node in schemas) else document
-    except (SchemaError, TypeError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (SchemaError, *NOT_JSON) as error:
         raise SchemaError(f"failed to create tool {tool}: invalid {label} schema: {error}") from error
 
 
@@ -112,5 +113,5 @@ def _property(parameter: _Parameter, fields: Mapping[str, Any]) -> tuple[str, di
     try:
         validation = msgspec.json.decode(parameter.validation_json or "{}", type=dict[str, Any])
         return parameter.name, normalize({"type": "any", **keywords, **validation})
-    except (SchemaError, TypeError, msgspec.DecodeError) as error:
+    except (SchemaError, *NOT_JSON) as error:
         raise SchemaError(f"{parameter.name!r}: {error}") from error

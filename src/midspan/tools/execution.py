@@ -63,43 +63,43 @@ SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
 
 
 async def run_call(
-    run: SourceCall, call: ToolCall, context: RunContext[Any], *, in_task: bool = True
+    source_call: SourceCall, call: ToolCall, context: RunContext[Any], *, in_task: bool = True
 ) -> tuple[ToolResult, float]:
-    """Return one result and its duration, also if the source raises or answers another call.
+    """Return one result and its duration, even if the source raises or answers another call.
 
     `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
     """
-    begin = perf_counter()
+    started = perf_counter()
     try:
         if in_task:
-            result: ToolResult = await run_in_task(run, call, context, name=call.name)
+            result: ToolResult = await run_in_task(source_call, call, context, name=call.name)
             if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
                 raise TypeError("the source did not return a result of this call")
             _encode(result.value)  # raises an error if it is not JSON serializable
         else:
-            result = await run(call, context)
+            result = await source_call(call, context)
     except Exception as error:  # noqa: BLE001 - sources are user code
         cause = error.error if isinstance(error, ToolRaised) else error
         name, fields = type(cause).__name__, context.log_fields
         _log.error("the source of tool %s raised %s", call.name, name, exc_info=cause, extra=fields)
         context.report_error(cause)
         result = call.error_result(f"{call.name} failed: {describe_error(cause)}")
-    return result, perf_counter() - begin
+    return result, perf_counter() - started
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-    """Run the call and return its result, also if it fails."""
+    """Run the call and return its result, which is an error result if it fails."""
     if tool.isolate:
         from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
 
         return await run_isolated(tool, call, context)
-    changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     arguments = tool.parameters.fill_if_valid(call.arguments)
     if arguments is None:
         validated = tool.parameters.repair(call.arguments)
         if validated.problems:
             return _invalid_arguments(call, validated.problems)
-        arguments, changes = validated.arguments, validated.changes
+        arguments, notes = validated.arguments, validated.changes
     started, name = context.start(tool.timeout), call.name
     function = (
         partial(tool.function, **arguments) if tool.bind is None else partial(_bind_and_call, tool, arguments, context)
@@ -117,11 +117,11 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
     except Expired as expired:
         context.cancel()
         return call.error_result(timeout_message(name, tool.timeout, expired))
-    except ToolRaised as error:
-        return _error_result(call, error, context)
+    except ToolRaised as raised:
+        return _error_result(call, raised.error, context)
     except ToolError as error:  # the function was not started; the message says why
         return call.error_result(f"{name} was not run: {error}", NOT_RUN)
-    return _to_tool_result(tool, call, value, changes)
+    return _to_tool_result(tool, call, value, notes)
 
 
 def execute_here(
@@ -190,8 +190,6 @@ def _invalid_arguments(call: ToolCall, problems: Iterable[object]) -> ToolResult
 
 
 def _error_result(call: ToolCall, error: BaseException, context: RunContext[Any]) -> ToolResult:
-    if isinstance(error, ToolRaised):
-        error = error.error
     if isinstance(error, _InvalidArguments):
         return _invalid_arguments(call, str(error.__cause__).splitlines())
     if isinstance(error, ArgumentError):
@@ -212,7 +210,7 @@ def timeout_message(name: str, seconds: float | None, expired: Expired) -> str:
 def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
     """Return the result of a call whose function returned `returned`.
 
-    A value that does not match the return annotation goes to the model with a note, because the tool has already run.
+    A value that does not match the return annotation goes to the model with a hint, because the tool has already run.
     Only a response schema that was given explicitly is enforced.
     """
     if type(returned) is not dict and (content := _ordered_content(returned)):
@@ -220,7 +218,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     media: list[Blob] = []
     is_error, hint, schema = False, None, tool.response
     try:
-        value, size = _to_json(returned, media)
+        value, size = _to_json_data(returned, media)
     except ResultError as error:
         if tool.enforces_response and schema is not None:
             return call.error_result(f"invalid response: {error}")
@@ -252,8 +250,8 @@ def _is_final(tool: Tool[..., Any], value: Any) -> bool:
         return False
 
 
-def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
-    """Convert a tool's return value to JSON data and its encoded size. Images and audio are moved into `media`.
+def _to_json_data(value: Any, media: list[Blob]) -> tuple[Any, int]:
+    """Return a tool's value as JSON data, and its size in bytes as JSON. Images and audio are moved into `media`.
 
     A value that survives encoding and decoding unchanged is plain data, as most are; msgspec detects this much faster
     than a walk in Python. The decoded copy also keeps later changes by the tool out of the conversation.
@@ -294,7 +292,7 @@ def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     return [_extract_media(item, media, depth + 1) for item in value]
 
 
-_SIGNATURES = {
+_FIRST_BYTES = {
     rb"\x89PNG\r\n\x1a\n": "image/png",
     rb"\xff\xd8\xff": "image/jpeg",
     rb"GIF8": "image/gif",
@@ -302,11 +300,12 @@ _SIGNATURES = {
     rb"RIFF....WEBP": "image/webp",
     rb"RIFF....WAVE": "audio/wav",
 }
+"""Media types by a regular expression for the first bytes of a file."""
 
 
 def media_type_of(data: bytes | bytearray | memoryview) -> str | None:
     """Guess the media type from the first bytes."""
-    return next((media_type for start, media_type in _SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
+    return next((media_type for start, media_type in _FIRST_BYTES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 def _describe_unserializable(value: Any, error: ResultError) -> str:

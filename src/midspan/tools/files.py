@@ -63,32 +63,27 @@ def _location(error: BaseException) -> str:
 
 def load_module(name: str) -> ModuleType:
     """Import a file or a module."""
-    is_file = name.endswith(".py") or "/" in name or Path(name).is_file()
-    return _load_file(Path(name).expanduser()) if is_file else _import_module(name)
-
-
-def _load_file(path: Path) -> ModuleType:
+    if not (name.endswith(".py") or "/" in name or Path(name).is_file()):
+        _add_to_path(Path.cwd())
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module exists, and a module that it imports does not
+            how = "name a file as ./NAME.py"
+            raise ConfigError(f"no module {name!r} is installed or in this directory; {how}") from error
+    path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(f"cannot load the tools in {str(path)!r}: no such file")
-    name = FILE_MODULE_PREFIX + path.stem  # the file may have the name of a standard module, such as json.py
-    spec = importlib.util.spec_from_file_location(name, path)
+    module_name = FILE_MODULE_PREFIX + path.stem  # the file may have the name of a standard module, such as json.py
+    spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"cannot load the tools in {str(path)!r}: the name of the file does not end with .py")
     module = importlib.util.module_from_spec(spec)
     _add_to_path(path.parent)
-    sys.modules[name] = module
+    sys.modules[module_name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _import_module(name: str) -> ModuleType:
-    _add_to_path(Path.cwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module exists, and a module that it imports does not
-        raise ConfigError(f"no module {name!r} is installed or in this directory; name a file as ./NAME.py") from error
 
 
 def _add_to_path(folder: Path) -> None:

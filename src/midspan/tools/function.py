@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from midspan._types.context import RunContext
 from midspan._types.specs import Effects, ToolSpec
-from midspan._types.texts import check_text
+from midspan._types.texts import NOT_JSON, check_text
 from midspan.errors import ConfigError, SchemaError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _SPEC_OPTIONS = ("title", "read_only", "destructive", "open_world", "repeatable")
 """Options that a spec has under the same name, with the same value."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
-"""Larger numbers cannot be added to the time of a clock."""
+"""A timeout. It is added to the time of a clock, so it must not be infinite, or nearly so."""
 
 
 class DeclaredToolOptions(TypedDict, total=False):
@@ -61,6 +61,7 @@ class ToolOptions(DeclaredToolOptions, total=False):
 
 def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
     """Return the spec with these options, which override its fields. Raises ConfigError if an option is not valid."""
+    check_text(spec.description, "the description of a tool")
     try:
         _check_options(options)
         effects = _effects(spec, options)
@@ -68,7 +69,7 @@ def _with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
         examples = msgspec.json.decode(encoded, type=tuple[dict[str, Any], ...])  # a copy, as the caller may change it
     except ConfigError as error:
         raise type(error)(f"{spec.name}: {error}") from error
-    except TypeError as error:
+    except NOT_JSON as error:
         raise SchemaError(f"{spec.name}: the examples are not JSON serializable: {error}") from error
     final = bool(options.get("final", spec.final))
     others = {name: options.get(name, getattr(spec, name)) for name in _SPEC_OPTIONS}
@@ -120,7 +121,7 @@ def check_name(name: str) -> None:
 
 
 def is_async(function: Any) -> bool:
-    method = getattr(type(function), "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
+    method = getattr(type(function), "__call__", None)  # noqa: B004 - `callable` does not return the method
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
@@ -153,14 +154,11 @@ class Tool(Generic[P, R]):
         self.is_method = False
         """Whether it is a method that was decorated in its class and is not bound to an instance."""
         self.enforces_response = enforces_response
-        """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
-        self._formats = options.get("check_formats", False)
-        if enforces_response or self.spec.examples:  # schemas made from signatures are always valid
-            self._check_schemas()
-
-    def _check_schemas(self) -> None:
+        """Whether a return value that does not match `spec.response` is an error. Otherwise the model gets a hint."""
+        self._check_formats = options.get("check_formats", False)
         try:
-            self.parameters, self.response  # noqa: B018 - compiles them
+            if enforces_response or self.spec.examples:  # schemas made from signatures are always valid
+                self.parameters, self.response  # noqa: B018 - compiles them
             for example in self.spec.examples:
                 if problems := self.parameters.validate(example).problems:
                     raise SchemaError(f"the example {example!r} is not a valid call: {problems[0]}")
@@ -179,7 +177,7 @@ class Tool(Generic[P, R]):
     def _compile(self, schema: dict[str, Any], label: str) -> "SchemaValidator":
         from midspan._schema.arguments import SchemaValidator  # slow to import
 
-        return SchemaValidator(schema, label=label, formats=self._formats)
+        return SchemaValidator(schema, label=label, check_formats=self._check_formats)
 
     @property
     def name(self) -> str:
@@ -258,8 +256,6 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     name, description = options.pop("name", None), options.pop("description", None)
     if name is not None:
         check_name(name)
-    if description is not None:
-        check_text(description, "the description of a tool")
     from midspan._schema.signature import signature_of  # slow to import
 
     signature = signature_of(function, name=name, description=description)
@@ -271,13 +267,13 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
         signature.response,
         needs_context=binding.needs_context,
     )
-    return Tool(spec, function, options, bind=None if binding.takes_json else binding)
+    return Tool(spec, function, options, bind=None if binding.needs_no_conversion else binding)
 
 
 def _is_method(function: object) -> bool:
     """Whether the function is defined in a class and its first parameter is `self` or `cls`."""
     if not isinstance(function, types.FunctionType):
         return False
-    first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
+    first = next(iter(inspect.signature(function).parameters), "")
     scope = function.__qualname__.rpartition(".")[0]
     return first == "self" or (first == "cls" and bool(scope) and not scope.endswith("<locals>"))

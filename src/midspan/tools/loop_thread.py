@@ -29,7 +29,7 @@ class LoopThread:
     def _set_up(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread: threading.Thread | None = None
         self.is_closed = False
 
     def reset(self) -> None:
@@ -50,8 +50,14 @@ class LoopThread:
             if self.is_closed:
                 raise ConfigError("the program is exiting; nothing further can start")
             if self._loop is None:
-                self._loop = self._make_loop()
-                self._thread.start()
+                loop = self._make_loop()
+                thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except BaseException:  # the system is out of threads or memory; the next call tries again
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
                 atexit.register(self.close)
             return self._loop
 
@@ -70,14 +76,12 @@ class LoopThread:
         with self._lock:
             self.is_closed = True
         atexit.unregister(self.close)
-        if self._loop is not None:
+        if self._loop is not None and self._thread is not None:
             with suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_JOIN_SECONDS)
 
-    def _run(self) -> None:
-        loop = self._loop
-        assert loop is not None, "`loop` sets it before it starts the thread"
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             while not self.is_closed:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
-from midspan.tools.tasks import Outcome, start, task_result
+from midspan.tools.tasks import Outcome, start_task, task_result
 
 Order = Mapping[int, Iterable[int]]
 """By the position of a call, the positions of the earlier calls that it waits for."""
@@ -28,7 +29,7 @@ async def run_calls(
 
 async def each_call(
     calls: Sequence[tuple[ToolCall, RunContext[Any]]],
-    run: SourceCall,
+    source_call: SourceCall,
     *,
     max_concurrency: int | None = None,
     in_task: bool = True,
@@ -40,32 +41,32 @@ async def each_call(
     """
     if len(calls) == 1 or max_concurrency == 1:
         for position, (call, context) in enumerate(calls):
-            yield position, *await run_call(run, call, context, in_task=in_task)
+            yield position, *await run_call(source_call, call, context, in_task=in_task)
         return
     predecessors = order or {}
-    settled = {position: asyncio.Event() for earlier in predecessors.values() for position in earlier}
+    ended = {position: asyncio.Event() for earlier in predecessors.values() for position in earlier}
     slots = asyncio.Semaphore(max_concurrency or len(calls))
     finished: asyncio.Queue[int] = asyncio.Queue()
 
     async def run_when_allowed(position: int) -> tuple[ToolResult, float]:
         for earlier in predecessors.get(position, ()):
-            await settled[earlier].wait()
+            await ended[earlier].wait()
         await slots.acquire()
         call, context = calls[position]
-        return await run_call(run, call, context, in_task=in_task)
+        return await run_call(source_call, call, context, in_task=in_task)
 
     def on_done(position: int, task: asyncio.Task[Outcome]) -> None:
         finished.put_nowait(position)
         if not task.cancelled() and not task.result()[0]:
             return  # KeyboardInterrupt or SystemExit: start no further call
         slots.release()
-        if position in settled:
-            settled[position].set()
+        if position in ended:
+            ended[position].set()
 
     tasks: list[asyncio.Task[Outcome]] = []
     try:
         for position in range(len(calls)):
-            tasks.append(start(run_when_allowed, position))
+            tasks.append(start_task(run_when_allowed, position))
             tasks[position].add_done_callback(partial(on_done, position))
         for _ in calls:
             position = await finished.get()
@@ -122,9 +123,14 @@ def _effects(call: ToolCall, spec: ToolSpec | None) -> tuple[list[str], list[str
 
 
 def _text(value: Any) -> str:
-    """Return an argument as text; models write integers as 3 and as 3.0."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    """Return an argument as text: the same for 3, 3.0 and " 3", which coercion makes equal, as it does "A" and "a"."""
+    text = str(value).strip().casefold()
+    with suppress(ValueError):  # it is not a number
+        if not text.isdecimal() and (number := float(text)).is_integer():
+            return str(int(number))
+    return text
 
 
 def _covering(name: str, wildcards: Iterable[str]) -> str:
+    """Return the shortest wildcard that covers a name; the name itself if there is none."""
     return min((prefix for prefix in wildcards if name.startswith(prefix)), key=len, default=name)

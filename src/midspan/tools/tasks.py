@@ -89,7 +89,7 @@ async def run_in_task(
     raise Expired(", ignored its cancellation and returned too late; its result was discarded")
 
 
-def start(function: Callable[..., Awaitable[Any]], *args: Any) -> "asyncio.Task[Outcome]":
+def start_task(function: Callable[..., Awaitable[Any]], *args: Any) -> "asyncio.Task[Outcome]":
     """Start a task that awaits `function(*args)`; read its outcome with `task_result`.
 
     Python 3.12 and later run it at once until it first waits, so a function that never waits is done on return.
@@ -196,7 +196,7 @@ class Threads:
         """
         depth = _depth.get()
         if depth >= self._max_depth:
-            raise ToolError(f"tools that call tools are nested {depth} deep already; answer without a call")
+            raise ToolError(f"functions in threads are nested {depth} deep already; answer without a call")
         context = contextvars.copy_context()
         context.run(_depth.set, depth + 1)
         loop = asyncio.get_running_loop()
@@ -218,7 +218,7 @@ class Threads:
     def _slots_of(self, loop: asyncio.AbstractEventLoop, depth: int) -> asyncio.Semaphore:
         with self._lock:
             if loop not in self._slots:
-                self._slots = {known: slots for known, slots in self._slots.items() if not known.is_closed()}
+                self._slots = {other: slots for other, slots in self._slots.items() if not other.is_closed()}
             return self._slots.setdefault(loop, {}).setdefault(depth, asyncio.Semaphore(self._max_threads))
 
     def _start(self, function: Callable[[], Any], waiter: _Waiter) -> None:

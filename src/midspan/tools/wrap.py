@@ -73,7 +73,7 @@ async def list_source(source: ToolSource) -> ToolListing:
         return await source.list_tools()
     name = type(source).__name__
     try:
-        listing = await run_in_task(source.list_tools)
+        listing = await run_in_task(source.list_tools, name=f"{name}.list_tools")
     except ToolRaised as raised:
         error = raised.error
         if isinstance(error, ConfigError):
@@ -140,7 +140,7 @@ class Merged(_RoutedTools):
         )
 
     async def aclose(self) -> None:
-        """Close all sources, also if one of them fails."""
+        """Close all sources, even if one of them fails."""
         await close_all(source.aclose() for source in self._sources)
 
 
@@ -245,9 +245,9 @@ class TimeLimited(WrapperSource):
         self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        run, timeout = self.source.call, self._timeout
+        source_call, timeout = self.source.call, self._timeout
         try:
-            result: ToolResult = await run_in_task(run, call, context, timeout=timeout, name=call.name)
+            result: ToolResult = await run_in_task(source_call, call, context, timeout=timeout, name=call.name)
         except Expired as expired:
             context.cancel()
             return call.error_result(timeout_message(call.name, timeout, expired))
@@ -267,8 +267,8 @@ class Required(WrapperSource):
         return listing
 
 
-class BoundLoop:
-    """Runs coroutines in the event loop that first called `run`, also if they are awaited in another one."""
+class OwnerLoop:
+    """Runs coroutines in the event loop that first called `run`, even if they are awaited in another one."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -302,7 +302,7 @@ class LoopBound(WrapperSource):
 
     def __init__(self, source: Tools) -> None:
         super().__init__(source)
-        self._bound_loop = BoundLoop()
+        self._bound_loop = OwnerLoop()
 
     async def list_tools(self) -> ToolListing:
         return await self._bound_loop.run(super().list_tools())
@@ -327,7 +327,7 @@ class AdaptedTools(_RoutedTools, WrapperSource):
         """By the name that the model uses for a tool."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.adapt import adapt_spec  # loaded with the first run, as is the next
+        from midspan._schema.adapt import adapt_spec  # both are loaded with the first run
         from midspan._schema.dialect import valid_names
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
@@ -339,8 +339,9 @@ class AdaptedTools(_RoutedTools, WrapperSource):
     @property
     def keeps_names(self) -> bool:
         """Whether all tools and properties keep their names, so that the wrapped source can get calls unchanged."""
-        has_other_properties = any(schema.renamed for schema in self._schemas.values())
-        return not has_other_properties and all(name == route[1] for name, route in (self._routes or {}).items())
+        renames_properties = any(schema.renamed for schema in self._schemas.values())
+        routes = (self._routes or {}).items()
+        return not renames_properties and all(name == source_name for name, (_, source_name) in routes)
 
     def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
         arguments: dict[str, Any] = self._schemas[call.name].restore_names(call.arguments)

@@ -71,10 +71,7 @@ def evaluate(expression: str) -> Number:
     """Return the value of an expression. Raises ToolError with a message for the model."""
     python = _to_python(expression)
     try:
-        value = _value(ast.parse(python, mode="eval").body, python)
-        if isinstance(value, float) and math.isinf(value):
-            raise OverflowError
-        return value
+        return _value(ast.parse(python, mode="eval").body, python)
     except SyntaxError:
         raise ToolError("the expression is not valid; write it like (1 + 2) * 3 / 4") from None
     except (MemoryError, RecursionError):
@@ -103,7 +100,7 @@ def _to_python(expression: str) -> str:
         raise ToolError(_TOO_LARGE)
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
-    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before «of»
+    text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before "of"
     return re.sub(r"\bof\b", "*", text)
 
 
@@ -134,8 +131,12 @@ def _value(node: ast.expr, python: str) -> Number:
 
 
 def _bounded(value: Number) -> Number:
-    """The value, as a float if it has too many digits to stay exact."""
-    return float(value) if isinstance(value, Fraction) and _bits(value) > _MAX_BITS else value
+    """The value, as a float if it has too many digits to stay exact. Raises OverflowError if it is infinite."""
+    if isinstance(value, Fraction) and _bits(value) <= _MAX_BITS:
+        return value
+    if math.isinf(number := float(value)):
+        raise OverflowError
+    return number
 
 
 def _bits(value: Fraction) -> int:

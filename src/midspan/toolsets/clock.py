@@ -60,7 +60,7 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
     text = name.strip()
     if text.upper() in ("UTC", "GMT", "Z", "ETC/UTC"):
         return "UTC", UTC
-    if match := _OFFSET.fullmatch(text.replace(" ", "")):  # not «Etc/GMT+2», which is two hours behind UTC
+    if match := _OFFSET.fullmatch(text.replace(" ", "")):  # not `Etc/GMT+2`, which is two hours behind UTC
         zone = timezone(timedelta(hours=int(match[1] + match[2]), minutes=int(match[1] + (match[3] or "0"))))
         return str(zone), zone
     zones = _zones()
@@ -68,7 +68,7 @@ def find_zone(name: str) -> tuple[str, tzinfo]:
         raise ToolError("this machine has no time zone data (the Python package tzdata); use UTC or an offset as UTC+2")
     if full_name := zones.get(_key(text)):
         return full_name, zoneinfo.ZoneInfo(full_name)
-    similar = get_close_matches(_key(text.partition(",")[0]), zones, 3, 0.75)  # of «Paris, France», only the city
+    similar = get_close_matches(_key(text.partition(",")[0]), zones, 3, 0.75)  # of "Paris, France", only the city
     suggestions = " or ".join(dict.fromkeys(zones[key] for key in similar))
     hint = f"did you mean {suggestions}? Otherwise use" if suggestions else "use"
     raise ArgumentError("zone", f"unknown time zone {text!r}; {hint} the IANA name, such as America/Los_Angeles")

@@ -106,11 +106,10 @@ class _Store:
 
 
 def _blueprint(id: str) -> Blueprint:
-    for blueprint in _BLUEPRINTS:
-        if blueprint.id == id:
-            return blueprint
-    known = ", ".join(blueprint.id for blueprint in _BLUEPRINTS)
-    raise ToolError(f"there is no blueprint {id!r}; the blueprints are: {known}")
+    blueprints = {blueprint.id: blueprint for blueprint in _BLUEPRINTS}
+    if id not in blueprints:
+        raise ToolError(f"there is no blueprint {id!r}; the blueprints are: {', '.join(blueprints)}")
+    return blueprints[id]
 
 
 def cloudgenie_tools(database: str | Path = ":memory:") -> list[Tool[..., Any]]:
@@ -219,8 +218,7 @@ def main() -> None:
 
 
 def _show(url: str) -> None:
-    sys.stderr.write(f"CloudGenie is at {url}\n")
-    sys.stderr.flush()
+    print(f"CloudGenie is at {url}", file=sys.stderr, flush=True)  # noqa: T201 - stdout may carry the protocol
 
 
 if __name__ == "__main__":

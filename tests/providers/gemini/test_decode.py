@@ -1,4 +1,6 @@
 import json
+from cProfile import Profile
+from pstats import Stats
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
-from midspan.providers.gemini import decode, stream
+from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import thought_signature
 from midspan.providers.gemini.stream import StreamDecoder
@@ -164,6 +166,7 @@ def test_a_call_that_the_server_answered_needs_no_result() -> None:
         {"content": {"role": "model", "parts": []}, "finishReason": "STOP"},
         {"content": {}, "finishReason": "STOP"},
         {"content": None, "finishReason": "STOP"},
+        {"content": [], "finishReason": "STOP"},
         {"finishReason": "STOP"},
     ],
 )
@@ -207,6 +210,13 @@ def test_content_keeps_its_bytes_beside_malformed_fields() -> None:
     content = b'{"role":"model",  "parts":[{"text":"hi","n":1.50}]}'
     odd = b'{"candidates":[{"content":%b,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":null}}' % content
     assert raw_of(decode.response(odd).message) == content
+
+
+def test_token_counts_may_be_strings_or_null() -> None:
+    counts = {"promptTokenCount": "3", "candidatesTokenCount": 2, "thoughtsTokenCount": None}
+    response = decoded(answer({"text": "Hi"}, usageMetadata=counts, modelVersion="m", responseId=5))
+    assert (response.usage.input, response.usage.output, response.usage.thoughts) == (3, 2, 0)
+    assert (response.model, response.id) == ("m", None)
 
 
 def test_arguments_that_are_the_json_text_of_an_object_are_read() -> None:
@@ -292,6 +302,15 @@ def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
 def test_a_document_that_is_not_a_response_is_an_error(body: bytes) -> None:
     with pytest.raises(MalformedResponseError):
         decode.response(body)
+
+
+@pytest.mark.parametrize("content", ["x", 5, [1], {"role": 5, "parts": [{"text": "x"}]}, {"parts": {"text": "x"}}])
+def test_a_content_of_another_form_is_a_malformed_response(content: Any) -> None:
+    document = {"candidates": [{"content": content, "finishReason": "STOP"}]}
+    with pytest.raises(MalformedResponseError):
+        decoded(document)
+    with pytest.raises(MalformedResponseError):
+        streamed(events(document))
 
 
 def test_an_error_with_status_200_is_raised() -> None:
@@ -625,16 +644,16 @@ def test_file_without_a_uri_and_call_with_a_malformed_field_are_kept_as_opaque(p
     assert json.loads(raw_of(kept)) == part
 
 
-def test_streamed_calls_with_one_id_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    encode_json, encoded = stream.encode_json, []
-    monkeypatch.setattr(stream, "encode_json", lambda value: encoded.append(value) or encode_json(value))
-    calls = [{"functionCall": {"id": "1", "name": "f", "args": {"n": number}}} for number in range(200)]
+def test_streamed_calls_with_one_id_are_not_compared_with_each_other() -> None:
+    calls = [{"functionCall": {"id": "1", "name": "f", "args": {"n": number}}} for number in range(1_000)]
     decoder = StreamDecoder()
-    for call in [*calls, calls[7]]:
-        document = {"candidates": [{"content": {"role": "model", "parts": [call]}}]}
-        decoder.add(json.dumps(document).encode())
-    assert len(encoded) == 201
-    assert [call.arguments["n"] for call in decoder.response().message.calls] == list(range(200))
+    with Profile() as profile:
+        for call in [*calls, calls[7]]:
+            document = {"candidates": [{"content": {"role": "model", "parts": [call]}}]}
+            decoder.add(json.dumps(document).encode())
+        response = decoder.response()
+    assert Stats(profile).total_calls < 200_000  # there are 500,000 pairs of calls
+    assert [call.arguments["n"] for call in response.message.calls] == list(range(1_000))
 
 
 def test_repeated_call_goes_back_with_the_signature_that_only_one_of_them_has() -> None:

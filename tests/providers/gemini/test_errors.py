@@ -160,6 +160,7 @@ def test_malformed_error_details_are_ignored(details: Any) -> None:
         ({"code": 400}, errors.InvalidRequestError),
         ({"code": 400, "status": "UNAVAILABLE"}, errors.InvalidRequestError),
         ({"code": 399}, errors.ServerError),
+        ({"code": "429"}, errors.RateLimitError),
     ],
 )
 def test_rpc_status_names_and_numbers_are_understood(error: Any, kind: type[errors.ProviderError]) -> None:

@@ -198,7 +198,7 @@ def test_a_chunk_shows_the_calls_that_it_completes_with_all_their_arguments() ->
     ]
     shown_calls = [[(call.name, call.args) for call in shown.function_calls] for shown in chunks]
     assert shown_calls == [[], [], [("book", {"city": "Oslo"})], [("divide", {"by": 2, "what": 100})]]
-    assert [call.name for call in reader.decoder.response().message.calls] == ["book", "divide"]
+    assert [call.name for call in reader.response().message.calls] == ["book", "divide"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_call_of_one_chunk_that_continues_is_not_a_call(call: dict[str, Any]) ->
     [seen] = reader.feed(chunk({"functionCall": call}))
     assert seen.function_calls == []
     assert list(reader.end()) == []
-    assert reader.decoder.response().message.calls == ()
+    assert reader.response().message.calls == ()
 
 
 def test_string_that_continues_is_completed_by_the_next_chunk() -> None:

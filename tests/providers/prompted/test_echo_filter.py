@@ -12,8 +12,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Part, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.client import PromptedTools
-from midspan.providers.prompted.prompt import EchoFilter
+from midspan.providers.prompted.client import EchoFilter, PromptedTools
 from midspan.providers.scripted import ScriptedProvider
 from tests.bounds import BOUND
 

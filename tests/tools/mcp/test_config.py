@@ -59,18 +59,28 @@ def test_variables_are_replaced_everywhere(path: Path, monkeypatch: pytest.Monke
         ({"command": "${NO_SUCH_VARIABLE}"}, r"the server 's' in .* uses \$\{NO_SUCH_VARIABLE\}, which is not set"),
         ({"args": ["x"]}, "an MCP server needs a command or a url, and not both"),
         ({"command": "x", "url": "http://y"}, "an MCP server needs a command or a url, and not both"),
-        ({"command": "x", "args": "y"}, "Expected `array`, got `str` - at `\\$.args`"),
+        ({"command": "x", "args": "y"}, 'args: expected array, got string "y"'),
+        ({"command": "x", "args": "${TOKEN}"}, r'args: expected array, got string "\$\{TOKEN\}"'),
+        ({"command": "x", "type": "pipe"}, 'type: expected one of "http", .* or null, got "pipe"'),
+        ({"command": "x", "env": {"PORT": 80}}, "env.PORT: expected string, got integer 80"),
+        ({"command": "x", "env": ["TOKEN=secret"]}, 'env: expected object, got array \\["…"\\]'),
+        ({"url": "http://x", "headers": {"A": ["secret"]}}, 'headers.A: expected string, got array \\["…"\\]'),
+        ("x", "must be an object with a command or a url"),
         ({"url": "example.com"}, "must start with http"),
         ({"type": "sse", "url": "http://x"}, "uses the transport sse"),
-        ({"command": "x", "timeout": -1}, r"Expected `float` > 0.0 - at `\$.timeout`"),
+        ({"command": "x", "timeout": -1}, "timeout: expected more than 0, got -1"),
     ],
 )
-def test_error_names_the_server_and_the_file(path: Path, server: Any, message: str) -> None:
+def test_error_names_the_server_and_the_file_and_shows_no_secret(
+    path: Path, server: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
     write(path, s=server)
     with pytest.raises(ConfigError, match=message) as caught:
         load_mcp_servers(path)
     assert "'s'" in str(caught.value)
     assert ".mcp.json" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_target_of_a_server_shows_both_its_command_and_its_url(path: Path) -> None:
@@ -83,11 +93,17 @@ def test_target_of_a_server_shows_both_its_command_and_its_url(path: Path) -> No
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not valid JSON"), ("{}", "is not a configuration of MCP servers"), (None, "cannot read")],
+    [
+        (b"{", "is not valid JSON"),
+        (b'{"mcpServers": "\xff"}', "is not valid JSON"),
+        (b"{}", "is not a configuration of MCP servers; it needs an object 'mcpServers'"),
+        (b"[]", "is not a configuration of MCP servers; it needs an object 'mcpServers'"),
+        (None, "cannot read"),
+    ],
 )
-def test_file_that_cannot_be_read_is_an_error(path: Path, content: str | None, message: str) -> None:
+def test_file_that_cannot_be_read_is_an_error(path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         load_mcp_servers(path)
 

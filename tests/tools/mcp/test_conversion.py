@@ -122,6 +122,13 @@ def test_result_without_anything_is_a_text() -> None:
     assert result_of(structuredContent={"a": 1}).value == {"a": 1}
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_number_that_json_does_not_have_is_an_invalid_response(number: float) -> None:
+    result = result_of(structuredContent={"a": number})
+    assert result.is_error
+    assert result.value.startswith("invalid response: a: JSON has no number for")
+
+
 def test_error_has_the_texts_of_the_content() -> None:
     image = {"type": "image", "data": "aW1n", "mimeType": "image/png"}
     texts = [{"type": "text", "text": "a"}, image, {"type": "text", "text": ""}, {"type": "text", "text": "b"}]

@@ -232,6 +232,14 @@ def test_callback_decides_about_each_call_of_a_destructive_tool(connect: Connect
     assert [call.arguments["what"] for call in asked] == ["x", "y"]
 
 
+def test_only_true_approves_a_call(connect: Connect) -> None:
+    async def approve(call: ToolCall) -> str:
+        return "no"
+
+    events, _ = run(calling(connect(approve=approve), ToolCall("1", "erase", {"what": "x"})))
+    assert "the user did not approve it" in results(events)[0].value
+
+
 def test_declaration_of_the_user_wins_over_annotations(connect: Connect) -> None:
     overrides = {"erase": {"needs_approval": False, "destructive": False}, "add": {"read_only": False}}
     listing = with_server(connect(overrides=overrides), lambda server: server.list_tools())
@@ -531,6 +539,7 @@ for line in sys.stdin:
         ({"command": 5}, "the command 5 cannot be split"),
         ({"url": 5}, "must start with http"),
         ({"command": "a", "approve": lambda call: True}, "approve must be True or an async function"),
+        ({"command": "a", "approve": "ask"}, "approve must be True or an async function, got 'ask'"),
         ({"command": "a", "overrides": {"t": {"readonly": True}}}, "'t' has the unknown field 'readonly'; known: desc"),
         ({"command": "a", "overrides": {"t": {"read_only": "yes"}}}, r"Expected `bool.*at `\$.read_only`"),
     ],

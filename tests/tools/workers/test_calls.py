@@ -101,12 +101,16 @@ def test_invalid_options_are_config_errors(options: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [{"stuck_seconds": 0}, {"max_memory_bytes": 1.5e9}, {"max_sessions": None}, {"idle_seconds": float("nan")}],
+    ("limits", "message"),
+    [
+        ({"stuck_seconds": 0}, "stuck_seconds must be a positive number of seconds, got 0"),
+        ({"max_memory_bytes": 1.5e9}, "max_memory_bytes must be a positive int or None, got 1500000000.0"),
+        ({"max_sessions": None}, "max_sessions must be a positive int, got None"),
+        ({"idle_seconds": float("nan")}, "idle_seconds must be a positive number of seconds or None, got nan"),
+    ],
 )
-def test_invalid_limit_is_a_config_error(limits: dict[str, Any]) -> None:
-    (name,) = limits
-    with pytest.raises(ConfigError, match=f"invalid {name}="):
+def test_invalid_limit_is_a_config_error(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}$"):
         WorkerLimits(**limits)
 
 

@@ -55,7 +55,7 @@ def _settings() -> Iterator[HealthCheck]:
     if model is not None:
         registry.check_credentials(model)
     elif registry.default_family() is None:
-        family = registry.fallback_family()
+        family = registry.offline_family()
         answers = f"no model is named and no key is set, so the {family.name} model answers; {family.summary}"
         yield HealthCheck("note", f"{answers}. Set {registry.credential_variables()}, or name a model.")
 

@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     forms = {name: f"{name} {arguments}".rstrip() for name, (arguments, _, _) in ACTIONS.items()}
     parser.usage = "\n       ".join(f"midspan mcp {form} [OPTION …]" for form in forms.values())
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = "actions:\n" + "\n".join(f"  {forms[name]:<24}{ACTIONS[name][1]}" for name in ACTIONS)
+    parser.epilog = "actions:\n" + "\n".join(f"  {forms[name]:<25}{ACTIONS[name][1]}" for name in ACTIONS)
     action_help = "what to do, see below; list by default"
     parser.add_argument("action", metavar="ACTION", choices=list(ACTIONS), nargs="?", default="list", help=action_help)
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="what the action takes")
@@ -44,7 +44,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    return ACTIONS[options.action][2](options)
+    accepted, _, action = ACTIONS[options.action]
+    if options.arguments and not accepted:
+        name, argument = options.action, options.arguments[0]
+        raise ConfigError(f"midspan mcp {name} takes no arguments, got {argument!r}; see midspan mcp --help")
+    return action(options)
 
 
 def _list(options: Namespace) -> int:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import Any
 
-from midspan._cli.arguments import add_json_argument
+from midspan._cli.arguments import add_json_argument, positive_number
 from midspan._cli.commands.ask import report
 from midspan._cli.conversation import RunLog
 from midspan._cli.interrupts import InterruptibleRunner
@@ -25,8 +25,8 @@ _MARKS = {"completed": " ", "unfinished": "…"}
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=[*_ACTIONS], nargs="?", default="list", help="what to do; list by default")
     parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
-    parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many to list (20)")
-    parser.add_argument("--all", action="store_true", help="delete all runs")
+    parser.add_argument("-n", "--number", metavar="N", type=positive_number, default=20, help="how many to list (20)")
+    parser.add_argument("--all", action="store_true", help="list or delete all runs")
     add_json_argument(parser)
 
 
@@ -37,8 +37,11 @@ def run(options: Namespace) -> int:
 
 
 def _list(log: RunLog, options: Namespace) -> None:
-    runs = [(info, _question(log.read(info.run, limit=1))) for info in log.runs(options.number)]
-    columns = terminal_columns() if sys.stdout.isatty() else 200
+    if options.ids:
+        raise ConfigError(f"midspan runs list takes no ids; midspan runs show {options.ids[0]} shows a run")
+    infos = log.runs(None if options.all else options.number)
+    runs = [(info, _question(log.read(info.run, limit=1))) for info in infos]
+    columns = terminal_columns(sys.stdout) if sys.stdout.isatty() else 200
     lines = []
     for info, question in runs:
         started = time.strftime("%d %b %H:%M", time.localtime(info.started_at))

@@ -7,15 +7,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
 from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, user_directory
 from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
+from midspan._http.serving import listen
 from midspan._loop.telemetry import Telemetry
 from midspan._schema.conversion import settings_of
+from midspan._server.config import AccessTokens, ServerConfig
 from midspan.errors import ConfigError
 from midspan.providers.registry import family_name
 
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
     from midspan._storage.sqlite import SqliteJournal
 
 _MEMORY = "memory"
-_OTHERS = ("journal", "mcp")
 _AGENT_SETTINGS = Settings.__struct_fields__
-_FLAGS = ("host", "port", "models", "allow_anonymous")
+_FLAGS = ("host", "port", "models", "allow_anonymous", "journal")
+
+
+class ServeSettings(ServerConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of the file of `--config`, without the settings of the agent."""
+
+    journal: str | None = None
+    mcp: tuple[str, ...] = ()
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,22 +57,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     try:
         from midspan._server.app import create_app
-        from midspan._server.config import AccessTokens, ServerConfig
-        from midspan._server.listen import bind, log_json, serve
+        from midspan._server.listen import log_json, serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
     if options.log_format == "json":
         log_json(logging.DEBUG if options.verbose > 1 else logging.INFO)
     path = None if options.config is None else Path(options.config).expanduser().absolute()
     values = {} if path is None else read_toml(path)
-    journal, mcp = (values.pop(name, None) for name in _OTHERS)
-    options.mcp = options.mcp or mcp
     agent_values = {name: values.pop(name) for name in _AGENT_SETTINGS if name in values}
     file = None if path is None else settings_of(Settings, agent_values, str(path))
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
-    config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
+    config = settings_of(ServeSettings, values, str(path or "midspan serve"), _AGENT_SETTINGS)
+    options.mcp = options.mcp or config.mcp
     tokens = AccessTokens.of_environment(os.environ)
-    listener = bind(config.host, config.port)
+    listener = listen(config.host, config.port)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):
         options.model = os.environ.get("DEFAULT_AI_PROVIDER") or None
@@ -76,11 +80,11 @@ def run(options: Namespace) -> int:
     with listener:
         app = create_app(
             agent,
-            journal=_open_journal(options.journal or journal),
+            journal=_open_journal(config.journal),
             tokens=tokens,
             provider=family_name(settings.model),
             close_agent=True,
-            **msgspec.structs.asdict(config),
+            **{name: getattr(config, name) for name in ServerConfig.__struct_fields__},
         )
         serve(app, config, listener, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
     print_line("the server has ended")

@@ -9,7 +9,6 @@ from itertools import combinations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from midspan._cli.arguments import add_json_argument, add_tool_arguments
 from midspan._cli.settings import load_settings
@@ -28,12 +27,8 @@ _STOP_WORDS = {
 }  # fmt: skip
 
 
-class Finding(Struct, frozen=True):
-    """One problem of a tool, or of all tools together if `tool` is empty."""
-
-    kind: str
-    tool: str
-    message: str
+Finding = tuple[str, str, str]
+"""The kind of a problem, the tool that has it (empty for all tools together), and a message."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -47,18 +42,20 @@ def run(options: Namespace) -> int:
     listing = asyncio.run(_list([*load_tools(load_settings(options).tools), *mcp_sources(options)]))
     for source in listing.unavailable:
         print_line(f"no tools from {source.name}: {source.message}")
-    tokens = [_token_estimate(spec) for spec in listing]
     findings = [*_problems(listing.tools)] if options.lint else []
-    tools, lines = [], []
-    for spec, count in zip(listing, tokens, strict=True):
-        tools.append({**msgspec.to_builtins(spec), "tokens": count})
+    tools, lines, total = [], [], 0
+    for spec in listing:
+        declaration = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        tokens = estimate_tokens(msgspec.json.encode(declaration).decode())
+        total += tokens
+        tools.append({**msgspec.to_builtins(spec), "tokens": tokens})
         summary = spec.description.strip().partition("\n")[0] or "(no description)"
-        lines += [f"{spec.name}({_parameters(spec)}) [{count:,} tokens]", f"    {summary}"]
-    document = {"tools": tools, "tokens": sum(tokens)}
-    lines.append(f"{count_noun(len(tokens), 'tool')}, about {sum(tokens):,} tokens in every request")
+        lines += [f"{spec.name}({_parameters(spec)}) [{tokens:,} tokens]", f"    {summary}"]
+    document = {"tools": tools, "tokens": total}
+    lines.append(f"{count_noun(len(tools), 'tool')}, about {total:,} tokens in every request")
     if options.lint:
-        document["findings"] = msgspec.to_builtins(findings)
-        lines += ["", *(f"{finding.tool or 'all tools'}: {finding.message} [{finding.kind}]" for finding in findings)]
+        document["findings"] = [{"kind": kind, "tool": tool, "message": message} for kind, tool, message in findings]
+        lines += ["", *(f"{tool or 'all tools'}: {message} [{kind}]" for kind, tool, message in findings)]
         lines.append(count_noun(len(findings), "finding") if findings else "no findings")
     write_result(document, lines, as_json=options.json)
     return int(bool(findings))
@@ -75,12 +72,6 @@ def _parameters(spec: ToolSpec) -> str:
     return ", ".join(name + ("" if name in required else "?") for name in schema.get("properties", {}))
 
 
-def _token_estimate(spec: ToolSpec) -> int:
-    """Estimate how many tokens the declaration of a tool takes in every request."""
-    declaration = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return estimate_tokens(msgspec.json.encode(declaration).decode())
-
-
 def _problems(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
     for spec in specs:
         yield from _problems_of(spec)
@@ -88,10 +79,10 @@ def _problems(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
     for (name, words), (other_name, other_words) in combinations(described, 2):
         if len(words & other_words) / len(words | other_words) >= _MAX_SIMILARITY:
             message = f"has almost the same description as {other_name}; say in both when to use which"
-            yield Finding("overlap", name, message)
+            yield "overlap", name, message
     if len(specs) > _MAX_TOOLS:
         message = f"there are {len(specs)} tools; a model chooses worse among more than {_MAX_TOOLS}, so offer fewer"
-        yield Finding("too-many", "", message)
+        yield "too-many", "", message
 
 
 def _problems_of(spec: ToolSpec) -> Iterator[Finding]:
@@ -99,15 +90,15 @@ def _problems_of(spec: ToolSpec) -> Iterator[Finding]:
     words = _words(description)
     default_description = spec.name.replace("_", " ").strip().capitalize()  # of a function without a docstring
     if description in ("", default_description):
-        yield Finding("no-description", spec.name, "has no description, so a model can only guess what it does")
+        yield "no-description", spec.name, "has no description, so a model can only guess what it does"
     elif words <= _words(spec.name) or len(words) < _MIN_WORDS:
-        yield Finding("vague", spec.name, f"the description {description!r} says little more than the name")
+        yield "vague", spec.name, f"the description {description!r} says little more than the name"
     for name, schema in (spec.parameters or {}).get("properties", {}).items():
         if not (isinstance(schema, dict) and schema.get("description")):
-            yield Finding("no-parameter-description", spec.name, f"the parameter {name} has no description")
+            yield "no-parameter-description", spec.name, f"the parameter {name} has no description"
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words that carry meaning, also of names like getUserName and get_user_name."""
+    """Return the words that carry meaning, including those in names like getUserName and get_user_name."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
     return frozenset(re.findall(r"\w+", spaced)) - _STOP_WORDS

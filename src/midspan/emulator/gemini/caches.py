@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from midspan._http.retry import Clock
 from midspan.emulator.gemini.api import ApiError, ApiRoute, invalid
@@ -18,13 +17,13 @@ from midspan.providers.gemini.wire import CachedContent
 _MIN_TOKENS = 1_024
 
 
-class Cache(Struct, frozen=True):
+class Cache(Struct):
     content: CachedContent
     model: str
     tokens: int
-    expires: datetime
     description: dict[str, Any]
     """The cache as the API shows it, without its contents."""
+    expires: datetime = datetime.min
 
 
 class CacheStore:
@@ -51,7 +50,8 @@ class CacheStore:
             case "GET", str():
                 return self._get(name, route.api).description
             case "PATCH", str():
-                return self._update(name, route, body)
+                cache = self._get(name, route.api)
+                return self._set_expiry(cache, read(CachedContent, body, ModelRules("", route.api, route.version)))
             case "DELETE", str():
                 self._get(name, route.api)
                 del self._caches[name]
@@ -81,28 +81,29 @@ class CacheStore:
             raise invalid(
                 f"Cached content is too small. total_token_count={tokens}, min_total_token_count={_MIN_TOKENS}"
             )
-        now = self._now()
-        expires = _expiry(content, now)
         self._created += 1
         name = f"{prefix}midspan{self._created:033d}"
-        description = {
-            "name": name,
-            "model": content.model,
-            **_times(create=now, update=now, expire=expires),
-            "usageMetadata": {"totalTokenCount": tokens},
-            **({} if content.display_name is None else {"displayName": content.display_name}),
-        }
-        self._caches[name] = Cache(content, rules.name, tokens, expires, description)
-        return description
+        description: dict[str, Any] = {"name": name, "model": content.model, "createTime": _timestamp(self._now())}
+        description["usageMetadata"] = {"totalTokenCount": tokens}
+        if content.display_name is not None:
+            description["displayName"] = content.display_name
+        cache = Cache(content, rules.name, tokens, description)
+        self._set_expiry(cache, content)
+        self._caches[name] = cache
+        return cache.description
 
-    def _update(self, name: str, route: ApiRoute, body: bytes) -> dict[str, Any]:
-        cache = self._get(name, route.api)
-        content = read(CachedContent, body, ModelRules("", route.api, route.version))
+    def _set_expiry(self, cache: Cache, content: CachedContent) -> dict[str, Any]:
+        """Let a cache expire when `content` says, and return its description."""
         now = self._now()
-        expires = _expiry(content, now)
-        description = cache.description | _times(update=now, expire=expires)
-        self._caches[name] = replace(cache, expires=expires, description=description)
-        return description
+        try:
+            if content.expire_time is not None:
+                cache.expires = datetime.fromisoformat(content.expire_time).astimezone(UTC)
+            else:
+                cache.expires = now + timedelta(seconds=float((content.ttl or "3600s").removesuffix("s")))
+        except (ValueError, OverflowError) as error:
+            raise invalid(f"Invalid value at 'cached_content.ttl' or 'cached_content.expire_time', {error}") from error
+        cache.description |= {"updateTime": _timestamp(now), "expireTime": _timestamp(cache.expires)}
+        return cache.description
 
     def _get(self, name: str, api: Api) -> Cache:
         cache = self._caches.get(name)
@@ -117,14 +118,5 @@ class CacheStore:
         return wall + timedelta(seconds=self._clock.monotonic() - monotonic)
 
 
-def _times(**times: datetime) -> dict[str, str]:
-    return {f"{name}Time": time.isoformat().replace("+00:00", "Z") for name, time in times.items()}
-
-
-def _expiry(content: CachedContent, now: datetime) -> datetime:
-    try:
-        if content.expire_time is not None:
-            return datetime.fromisoformat(content.expire_time).astimezone(UTC)
-        return now + timedelta(seconds=float((content.ttl or "3600s").removesuffix("s")))
-    except (ValueError, OverflowError) as error:
-        raise invalid(f"Invalid value at 'cached_content.ttl' or 'cached_content.expire_time', {error}") from error
+def _timestamp(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

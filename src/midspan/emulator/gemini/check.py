@@ -11,7 +11,7 @@ from msgspec import UNSET
 from midspan._schema.tree import SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.api import invalid, invalid_fields
-from midspan.emulator.gemini.contents import check_contents_size, check_each, check_together, count_tokens, has_calls
+from midspan.emulator.gemini.contents import check_contents_size, check_each, check_together, count_tokens
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import read
 from midspan.errors import SchemaError
@@ -78,9 +78,10 @@ def check(
             raise invalid(_CACHE_CONFLICT[rules.api])
     check_declarations(tools, rules)
     _check_tools(tools, request.tool_config or wire.ToolConfig(), rules, is_streaming=is_streaming)
-    rejects_functions = config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions
-    if rejects_functions and (has_calls(contents) or declarations_in(tools)):
-        raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
+    if config.response_mime_type == "application/json" and not rules.capabilities.json_with_functions:
+        has_calls = any(part.function_call is not None for content in contents for part in content.parts or ())
+        if has_calls or declarations_in(tools):
+            raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
     check_together(contents, rules, strict_signatures=strict_signatures)
     return request
 
@@ -117,9 +118,9 @@ def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
 def check_declarations(tools: Sequence[wire.Tool], rules: ModelRules) -> None:
     api = rules.api
     declared = [
-        (f"tools[{index}].function_declarations[{at}]", declaration)
-        for index, tool in enumerate(tools)
-        for at, declaration in enumerate(tool.function_declarations or ())
+        (f"tools[{tool_index}].function_declarations[{index}]", declaration)
+        for tool_index, tool in enumerate(tools)
+        for index, declaration in enumerate(tool.function_declarations or ())
     ]
     if declared and not rules.capabilities.functions:
         raise invalid(f"Function calling is not enabled for models/{rules.name}")
@@ -176,21 +177,21 @@ def _schema_errors(schema: wire.Schema, path: str, api: Api) -> FieldErrors:
         yield f"{path}.items", "missing field."
     if schema.enum and schema.type not in ("STRING", None):
         yield f"{path}.enum", "only allowed for STRING type"
-    for at, word in enumerate(schema.enum or ()):
-        if not word:
-            yield f"{path}.enum[{at}]", "cannot be empty"
+    for index, value in enumerate(schema.enum or ()):
+        if not value:
+            yield f"{path}.enum[{index}]", "cannot be empty"
     if schema.type == "STRING" and schema.format not in _STRING_FORMATS and api is Api.DEVELOPER:
         yield f"{path}.format", "only 'enum' and 'date-time' are supported for STRING type"
     properties = schema.properties or {}
-    for at, name in enumerate(schema.required or ()):
+    for index, name in enumerate(schema.required or ()):
         if name not in properties:
-            yield f"{path}.required[{at}]", "property is not defined"
+            yield f"{path}.required[{index}]", "property is not defined"
     for name, inner in properties.items():
         yield from _schema_errors(inner, f"{path}.properties[{name}]", api)
     if schema.items is not None:
         yield from _schema_errors(schema.items, f"{path}.items", api)
-    for at, inner in enumerate(schema.any_of or ()):
-        yield from _schema_errors(inner, f"{path}.any_of[{at}]", api)
+    for index, inner in enumerate(schema.any_of or ()):
+        yield from _schema_errors(inner, f"{path}.any_of[{index}]", api)
 
 
 def _check_tools(tools: Sequence[wire.Tool], config: wire.ToolConfig, rules: ModelRules, *, is_streaming: bool) -> None:
@@ -233,6 +234,6 @@ def _check_calling(calling: wire.FunctionCallingConfig, declared: dict[str | Non
         trees = [SchemaTree(parameters_of(declared[name])) for name in allowed or declared]
     except SchemaError as error:  # too many values
         raise invalid(_TOO_MANY_STATES) from error
-    words = (word for tree in trees for node in tree.nodes for word in (*node.properties, *(node.enum_values or ())))
-    if sum(len(str(word)) for word in words) > _MAX_SCHEMA_CHARS:
+    texts = (text for tree in trees for node in tree.nodes for text in (*node.properties, *(node.enum_values or ())))
+    if sum(len(str(text)) for text in texts) > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)

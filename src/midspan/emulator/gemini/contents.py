@@ -33,9 +33,8 @@ _WRONG_COUNT = (
 
 _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
-_NONCE_SIZE = 10
-_TAG_SIZE = 17
-"""So that the total size is a multiple of 3, and the base64 has no padding that a client could drop."""
+_SIGNATURE_SIZE = 36
+"""A multiple of 3, so that the base64 has no padding that a client could drop."""
 
 _INVALID = "Invalid thought signature."
 _DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
@@ -122,10 +121,6 @@ class _Turn:
         """Calls without a result in the same turn; the server puts the results of tools that it runs there."""
 
 
-def has_calls(contents: Sequence[Content]) -> bool:
-    return any(part.function_call is not None for content in contents for part in content.parts or ())
-
-
 def _turns(contents: Sequence[Content], rules: ModelRules) -> Iterator[_Turn]:
     for is_model, adjacent in groupby(contents, key=lambda content: content.role == "model"):
         # Every model accepts a turn of the model in several contents: clients send each chunk of a stream back as one.
@@ -158,7 +153,7 @@ def _check_order(contents: Sequence[Content], rules: ModelRules) -> None:
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
-    """Check that each result, also of tools that the server runs, belongs to a different call."""
+    """Check that each result, including those of tools that the server runs, belongs to a different call."""
     answers = (*called.results, *results)
     call_ids, result_ids = [[item.id for item in items if item.id] for items in (called.calls, answers)]
     has_repeated = len(set(call_ids)) < len(call_ids) or len(set(result_ids)) < len(result_ids)
@@ -196,12 +191,9 @@ def _is_question(content: Content) -> bool:
 
 def sign(name: str, nonce: int) -> str:
     """Create the signature of a call, or of text if the name is empty."""
-    data = _PREFIX + nonce.to_bytes(_NONCE_SIZE, "big")
-    return b64encode(data + _tag(data, name)).decode()
-
-
-def _tag(data: bytes, name: str) -> bytes:
-    return blake2b(data + name.encode(), digest_size=_TAG_SIZE).digest()
+    data = _PREFIX + nonce.to_bytes(8, "big")
+    tag = blake2b(data + name.encode(), digest_size=_SIGNATURE_SIZE - len(data)).digest()
+    return b64encode(data + tag).decode()
 
 
 def _check_signature(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> None:
@@ -211,10 +203,10 @@ def _check_signature(signature: str, call: FunctionCall, *, is_first: bool, stri
             raise invalid(_INVALID)
         return
     data = b64decode(standard_base64(signature))
-    signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
-    if len(tag) != _TAG_SIZE:
+    if len(data) != _SIGNATURE_SIZE:
         raise invalid("Corrupted thought signature.")
-    if not is_first or tag != _tag(signed, call.name or ""):  # only the first of parallel calls is signed
+    nonce = int.from_bytes(data[len(_PREFIX) :][:8], "big")
+    if not is_first or data != b64decode(sign(call.name or "", nonce)):  # only the first of parallel calls is signed
         raise invalid(_INVALID)
 
 

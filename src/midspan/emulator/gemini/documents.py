@@ -14,7 +14,6 @@ from midspan.emulator.gemini.check import declarations_in, parameters_of
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
 from midspan.emulator.gemini.script import Answer, Conversation, call
 from midspan.emulator.http import JSON, Reply, Step, Wait, chunk, head
-from midspan.providers.gemini.wire import FunctionDeclaration
 
 Document = dict[str, Any]
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -30,7 +29,9 @@ def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
         answer = replace(answer, parts=tuple(part for part in answer.parts if not part.get("thought")))
     mode = conversation.calling_config.mode
     called = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
-    allowed = _allowed_functions(conversation)
+    allowed = {declaration.name or "": declaration for declaration in declarations_in(conversation.request.tools)}
+    if names := conversation.calling_config.allowed_function_names:
+        allowed = {name: allowed[name] for name in names if name in allowed}
     is_allowed = all(name in allowed for name in called)
     if mode == "NONE" or (mode == "VALIDATED" and allowed and not is_allowed):
         others = tuple(part for part in answer.parts if "functionCall" not in part)
@@ -48,12 +49,6 @@ def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
     return answer
 
 
-def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclaration]:
-    declared = {declaration.name or "": declaration for declaration in declarations_in(conversation.request.tools)}
-    names = conversation.calling_config.allowed_function_names
-    return {name: declared[name] for name in names if name in declared} if names else declared
-
-
 def documents_of(
     answer: Answer, conversation: Conversation, route: ApiRoute, next_number: Callable[[], int]
 ) -> list[Document]:
@@ -67,17 +62,17 @@ def documents_of(
     fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
     last = {name: value for name, value in fields.items() if value} | answer.extra
     parts = _parts(answer, conversation, next_number)
-    amount = conversation.generation_config.candidate_count or 1
+    count = conversation.generation_config.candidate_count or 1
     documents: list[dict[str, Any]] = []
     tokens = 0
     for chunk_parts in _chunks(parts, answer.chunks) if route.is_streaming else [parts]:
-        tokens += amount * sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
+        tokens += count * sum(estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS for part in chunk_parts)
         content = {"parts": chunk_parts, "role": "model"} if chunk_parts else {"role": "model"}
         candidate = {"content": content, "index": 0}
         usage = _usage(answer, conversation, tokens)
         documents.append({"candidates": [candidate], "usageMetadata": usage, **rest})
     (candidate,) = documents[-1]["candidates"]
-    documents[-1]["candidates"] = [{**candidate, **last, "index": index} for index in range(amount)]
+    documents[-1]["candidates"] = [{**candidate, **last, "index": index} for index in range(count)]
     return documents
 
 
@@ -89,14 +84,14 @@ def _parts(answer: Answer, conversation: Conversation, next_number: Callable[[],
     parts: list[Document] = []
     for part in answer.parts:
         called = part.get("functionCall")
-        framed = dict(part)
+        sent = dict(part)
         if called is not None:
             if rules.sends_ids and not called.get("id"):
-                framed["functionCall"] = {"id": f"{next_number() * 2_654_435_761 % 2**32:08x}", **called}
+                sent["functionCall"] = {"id": f"{next_number() * 2_654_435_761 % 2**32:08x}", **called}
             if signs and "thoughtSignature" not in part:
-                framed["thoughtSignature"] = sign(str(called.get("name", "")), next_number())
+                sent["thoughtSignature"] = sign(str(called.get("name", "")), next_number())
             signs = False  # only the first of parallel calls is signed
-        parts.append(framed)
+        parts.append(sent)
     if signs and rules.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
         parts[-1] = {"thoughtSignature": sign("", next_number()), **parts[-1]}
     return parts
@@ -107,23 +102,16 @@ def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:
     chunks: list[list[Document]] = []
     for part in parts:
         if "text" in part:
-            chunks.extend([piece] for piece in _pieces(part, text_chunks))
+            text, size = part["text"], max(1, -(-len(part["text"]) // text_chunks))
+            rest = {key: value for key, value in part.items() if key not in ("text", "thoughtSignature")}
+            chunks += [[{**rest, "text": text[at : at + size]}] for at in range(0, len(text) or 1, size)]
+            if "thoughtSignature" in part:  # after all text, on a part with empty text
+                chunks.append([{**rest, "text": "", "thoughtSignature": part["thoughtSignature"]}])
         elif chunks and "functionCall" in part and "functionCall" in chunks[-1][-1]:
             chunks[-1].append(part)
         else:
             chunks.append([part])
     return chunks or [[]]
-
-
-def _pieces(part: Document, amount: int) -> list[Document]:
-    text = part["text"]
-    size = max(1, -(-len(text) // amount))
-    rest = {key: value for key, value in part.items() if key not in ("text", "thoughtSignature")}
-    pieces = [{**rest, "text": text[at : at + size]} for at in range(0, len(text) or 1, size)]
-    if "thoughtSignature" in part:
-        # The signature comes after all text, on a part with empty text.
-        pieces.append({**rest, "text": "", "thoughtSignature": part["thoughtSignature"]})
-    return pieces
 
 
 def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:

@@ -192,11 +192,11 @@ class RequestFaults(Struct, frozen=True):
         """Return the steps that send the frames of the documents under these faults."""
         steps: list[Step] = list(frames)
         for fault in self.faults:
+            if Reset() in steps:
+                break
             places = [(at, step) for at, step in enumerate(steps) if isinstance(step, bytes)]
             at, frame = places[min(fault.chunk, len(places) - 1)]
             half = len(frame) // 2
-            if Reset() in steps:
-                break
             match fault.kind:
                 case "malformed_json":
                     steps[at] = frame.replace(b'":', b'" ', 1)

@@ -38,7 +38,7 @@ class LocalGemini(HttpServer):
 
     - `script`: answers, as a list, a function of the conversation, a Script or the path of a TOML file; `model`: a
       provider that answers instead. Without both, the server repeats what the user wrote.
-    - `faults`: the fault plan, also as text.
+    - `faults`: the fault plan, or its text.
     - `api_key`: the only valid key; by default any key is valid.
     - `models`: the only models; by default those of the real API, with `retired_models` also those that were shut down.
     - `strict_signatures`: reject thought signatures of other servers.
@@ -84,27 +84,25 @@ class LocalGemini(HttpServer):
         try:
             return await self._reply(request)
         except ApiError as error:
-            return self._error(error)
+            sent = error
         except RecursionError:
-            return self._error(invalid("The request exceeds the maximum allowed nesting depth."))
+            sent = invalid("The request exceeds the maximum allowed nesting depth.")
         except Exception as error:  # noqa: BLE001 - scripts and providers are user code
             # Clients do not repeat a request after a 501. The script would fail again.
-            return self._error(ApiError(501, f"{type(error).__name__}: {error}"))
-
-    def _error(self, error: ApiError) -> Reply:
-        self.errors.append(error)
-        _log.info("answered %d: %s", error.code, error)
-        return error.reply()
+            sent = ApiError(501, f"{type(error).__name__}: {error}")
+        self.errors.append(sent)
+        _log.info("answered %d: %s", sent.code, sent)
+        return sent.reply()
 
     async def _reply(self, request: Request) -> Reply:
         route = route_of(request.target)
-        document: dict[str, Any] | None = None
         if route is not None:
             check_key(request, route, self._api_key)
             if request.method == "POST" and route.method in ("generateContent", "streamGenerateContent"):
                 return await self._generate(request, route)
-            document = self._document(request, route)
-        return reply(error_page(404), 404, HTML) if document is None else reply(encode(document))
+            if (document := self._document(request, route)) is not None:
+                return reply(encode(document))
+        return reply(error_page(404), 404, HTML)
 
     def _document(self, request: Request, route: ApiRoute) -> dict[str, Any] | None:
         """Answer a request without a model; None if the API has no such method."""

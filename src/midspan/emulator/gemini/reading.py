@@ -6,6 +6,7 @@ the API reports them together.
 
 import binascii
 from collections.abc import Sequence
+from contextlib import suppress
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -117,8 +118,10 @@ class _Reader:
         if types == (str, int):
             return self._enum(place, value, path)
         if place in _BASE64:
-            is_valid = _is_base64(value)
-            return value if is_valid else self._invalid(path, "TYPE_BYTES", f"Base64 decoding failed for {value!r:.80}")
+            with suppress(ValueError, AttributeError):  # not base64, not a string
+                binascii.a2b_base64(standard_base64(value), strict_mode=True)
+                return value
+            return self._invalid(path, "TYPE_BYTES", f"Base64 decoding failed for {value!r:.80}")
         type_name, target = _SCALARS[types]
         try:
             return msgspec.convert(value, target, strict=False)  # numbers and booleans may be written as strings
@@ -127,7 +130,9 @@ class _Reader:
 
     def _enum(self, place: str, value: Any, path: str) -> Any:
         name, members = _ENUMS.get(place, ("TYPE_ENUM", ()))
-        if type(value) is int or (isinstance(value, str) and not members):
+        if type(value) is int:
+            return members[value] if 0 <= value < len(members) else value
+        if isinstance(value, str) and not members:
             return value
         if isinstance(value, str) and value.upper() in members:
             return value.upper()
@@ -146,13 +151,6 @@ def standard_base64(text: str) -> str:
     """Return base64 in one form: clients use either alphabet, with or without padding."""
     text = text.rstrip("=").translate(_FROM_URLSAFE)
     return text + "=" * (-len(text) % 4)
-
-
-def _is_base64(value: Any) -> bool:
-    try:
-        return binascii.a2b_base64(standard_base64(value), strict_mode=True) is not None
-    except (ValueError, AttributeError):
-        return False
 
 
 _SCALARS: dict[tuple[type, ...], tuple[str, Any]] = {

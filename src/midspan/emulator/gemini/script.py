@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from midspan._schema.conversion import settings_of
 from midspan._schema.normalize import normalize
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
-from midspan._types.specs import ModelSettings, ToolChoice, ToolChoiceMode, ToolSpec
+from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
 from midspan.emulator.gemini.api import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.models import ModelRules
@@ -33,7 +34,6 @@ from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import dump
 from midspan.providers.provider import Provider
 
-_MODES: dict[str, ToolChoiceMode] = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
 
 
@@ -96,14 +96,14 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 PartLike = str | Mapping[str, Any]
 """Text, or a part as the API writes it."""
 AnswerLike = Answer | PartLike | Sequence[PartLike]
-Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
+AnswerSource = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 """Returns the next answer of a conversation. It does not know HTTP, faults or chunks."""
 
 
 def answer(*parts: PartLike, **options: Any) -> Answer:
     """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
-    written = [{"text": part} if isinstance(part, str) else part for part in parts]
-    return settings_of(Answer, {"parts": written, **options}, "invalid answer")
+    documents = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return settings_of(Answer, {"parts": documents, **options}, "invalid answer")
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -118,19 +118,19 @@ def to_answer(value: AnswerLike) -> Answer:
     return answer(*value) if isinstance(value, Sequence) and not isinstance(value, str) else answer(value)
 
 
-def answer_source(script: Any, model: Provider | None) -> Source:
+def answer_source(script: Any, model: Provider | None) -> AnswerSource:
     """Return the source of answers for these arguments of `LocalGemini`."""
     if model is not None:
         if script is not None:
             raise ConfigError("pass either a script or a model, not both")
-        return _provider_source(model)
+        return partial(_ask_provider, model)
     if script is None:
         return lambda conversation: answer(f"You said: {conversation.last_text}")
     if isinstance(script, str | Path):
         return load_script(Path(script))
     if isinstance(script, list | tuple):
         return Script(script)
-    source: Source = script if callable(script) else Script([script])
+    source: AnswerSource = script if callable(script) else Script([script])
     return source
 
 
@@ -155,13 +155,13 @@ class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def match(self, conversation: Conversation) -> dict[str, str] | None:
         """Return what the named groups of `says` match; None if a condition does not hold."""
-        says = re.search(self.says or "", conversation.last_text)
+        match = re.search(self.says or "", conversation.last_text)
         holds = (
             self.step in (None, conversation.step)
             and self.results in (None, conversation.results)
             and fnmatchcase(conversation.model, self.model or "*")
         )
-        return says.groupdict("") if says is not None and holds else None
+        return match.groupdict("") if match is not None and holds else None
 
 
 class Rule(Struct, frozen=True):
@@ -184,10 +184,10 @@ class Script:
 
     def __call__(self, conversation: Conversation) -> Answer:
         """Return the next answer."""
-        for when, prepared in self._rules:
+        for when, reply in self._rules:
             groups = when.match(conversation)
             if groups is not None:
-                return replace(prepared, parts=_fill(prepared.parts, groups))
+                return replace(reply, parts=_fill(reply.parts, groups))
         if not self._answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
@@ -227,63 +227,52 @@ def _entry(
     *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
 ) -> Rule | Answer:
     texts = [] if text is None else [text]
-    tables = msgspec.convert(calls, list[dict[str, Any]])
-    called = [call(item.name, **item.args) for item in (settings_of(_Call, table, "invalid call") for table in tables)]
-    entry = answer(*texts, *parts, *called, **options)
+    call_parts = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
+    entry = answer(*texts, *parts, *call_parts, **options)
     condition = msgspec.convert(when, dict[str, Any] | None)
     return entry if condition is None else Rule(settings_of(When, condition, "invalid condition"), entry)
 
 
-def _provider_source(provider: Provider) -> Source:
-    async def ask(conversation: Conversation) -> Answer:
-        try:
-            response = await provider.generate(_to_model_request(conversation))
-        except ProviderError as error:
-            raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
-        content = encode_message(response.message, replace(conversation.rules.capabilities, signatures=False))
-        usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
-        return Answer(
-            parts=tuple(msgspec.json.decode(content)["parts"]) if content else (),
-            finish_reason=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
-            finish_message=response.finish_message,
-            usage={name: count for name, count in usage.items() if count},
-        )
-
-    return ask
+async def _ask_provider(provider: Provider, conversation: Conversation) -> Answer:
+    try:
+        response = await provider.generate(_to_model_request(conversation))
+    except ProviderError as error:
+        raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
+    content = encode_message(response.message, replace(conversation.rules.capabilities, signatures=False))
+    usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
+    return Answer(
+        parts=tuple(msgspec.json.decode(content)["parts"]) if content else (),
+        finish_reason=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
+        finish_message=response.finish_message,
+        usage={name: count for name, count in usage.items() if count},
+    )
 
 
 def _to_model_request(conversation: Conversation) -> ModelRequest:
-    config = conversation.generation_config
-    tools = [
-        ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)
-        for declaration in declarations_in(conversation.request.tools)
-        for schema in [parameters_of(declaration)]
-    ]
-    request = RequestConfig(
+    generation, calling = conversation.generation_config, conversation.calling_config
+    tool_choice = output = None
+    if calling.mode in ("AUTO", "VALIDATED", "ANY", "NONE"):
+        tool_choice = ToolChoice.of({"mode": calling.mode, "names": calling.allowed_function_names})
+    if generation.response_mime_type == "application/json":
+        schema = schema_of(generation.response_schema, generation.response_json_schema)
+        output = Output(normalize(schema) if isinstance(schema, dict) else None)
+    config = RequestConfig(
         model=conversation.model,
         system=conversation.system_text or None,
-        tools=tuple(tools),
-        tool_choice=_to_tool_choice(conversation.calling_config),
+        tools=tuple(map(_to_spec, declarations_in(conversation.request.tools))),
+        tool_choice=tool_choice,
         settings=ModelSettings(
-            max_tokens=config.max_output_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            stop=tuple(config.stop_sequences or ()),
-            seed=config.seed,
+            max_tokens=generation.max_output_tokens,
+            temperature=generation.temperature,
+            top_p=generation.top_p,
+            stop=tuple(generation.stop_sequences or ()),
+            seed=generation.seed,
         ),
-        output=_to_output(config),
+        output=output,
     )
-    return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
+    return ModelRequest(config, History(decode_conversation(dump(content) for content in conversation.contents)))
 
 
-def _to_tool_choice(config: wire.FunctionCallingConfig) -> ToolChoice | None:
-    mode = _MODES.get(str(config.mode))
-    names = tuple(config.allowed_function_names or ())
-    return None if mode is None else ToolChoice(mode, names, strict=config.mode == "VALIDATED" or None)
-
-
-def _to_output(config: wire.GenerationConfig) -> Output | None:
-    if config.response_mime_type != "application/json":
-        return None
-    schema = schema_of(config.response_schema, config.response_json_schema)
-    return Output(normalize(schema) if isinstance(schema, dict) else None)
+def _to_spec(declaration: wire.FunctionDeclaration) -> ToolSpec:
+    schema = parameters_of(declaration)
+    return ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)

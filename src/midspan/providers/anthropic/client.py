@@ -10,25 +10,14 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._http.messages import origin_of
+from midspan._http.messages import host_and_port
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
-from midspan.errors import (
-    AuthenticationError,
-    ConfigError,
-    InvalidRequestError,
-    MalformedResponseError,
-    PermissionDeniedError,
-    ProviderError,
-    QuotaExhaustedError,
-    RateLimitError,
-    ServerError,
-)
-from midspan.providers import errors
-from midspan.providers.anthropic.decode import StreamDecoder, decode_response
+from midspan.errors import ConfigError, MalformedResponseError, ProviderError
+from midspan.providers.anthropic.decode import StreamDecoder, decode_response, event_error, parse_error
 from midspan.providers.anthropic.encode import ORIGIN, request_body
 from midspan.providers.anthropic.profile import (
     DEFAULT_MODEL,
@@ -46,21 +35,6 @@ _API_VERSION = "2023-06-01"
 _MAX_PAGES = 100
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
-
-
-_CODES: errors.Codes = {
-    "invalid_request_error": InvalidRequestError,
-    "request_too_large": InvalidRequestError,
-    "authentication_error": AuthenticationError,
-    "permission_error": PermissionDeniedError,
-    "billing_error": QuotaExhaustedError,
-    "rate_limit_error": RateLimitError,
-    "overloaded_error": ServerError,
-    "timeout_error": ServerError,
-    "api_error": ServerError,
-}
-parse_error = partial(errors.parse_error, "Anthropic", _CODES)
-event_error = partial(errors.event_error, "Anthropic", _CODES)
 
 
 class Anthropic(ClosedOnExit):
@@ -101,7 +75,7 @@ class Anthropic(ClosedOnExit):
         )
 
     def __repr__(self) -> str:
-        return f"Anthropic({self.model!r}, {origin_of(self._client.base_url)!r})"
+        return f"Anthropic({self.model!r}, {host_and_port(self._client.base_url)!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued."""

@@ -1,10 +1,11 @@
 """Responses of the Messages API as model events and messages."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from midspan._types.exchange import (
     ArgumentsPartDelta,
@@ -21,10 +22,20 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError
+from midspan.errors import (
+    AuthenticationError,
+    InvalidRequestError,
+    MalformedResponseError,
+    PermissionDeniedError,
+    QuotaExhaustedError,
+    RateLimitError,
+    ServerError,
+)
+from midspan.providers import errors
 from midspan.providers.anthropic.encode import ORIGIN
-from midspan.providers.encoding import encode_json, token_count
+from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {
     "end_turn": FinishReason.END,
@@ -35,32 +46,42 @@ _FINISH_REASONS = {
     "refusal": FinishReason.REFUSED,
     "pause_turn": FinishReason.CONTINUES,
 }
+_CODES: errors.Codes = {
+    "invalid_request_error": InvalidRequestError,
+    "request_too_large": InvalidRequestError,
+    "authentication_error": AuthenticationError,
+    "permission_error": PermissionDeniedError,
+    "billing_error": QuotaExhaustedError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": ServerError,
+    "timeout_error": ServerError,
+    "api_error": ServerError,
+}
+parse_error = partial(errors.parse_error, "Anthropic", _CODES)
+event_error = partial(errors.event_error, "Anthropic", _CODES)
 _PLAIN_FIELDS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
 """The fields that our own parts have too. Blocks with others keep their original form as provider data."""
 
 
-class _Response(Struct):
-    content: list[Raw]
-    id: str | None = None
-    model: str | None = None
-    stop_reason: str | None = None
-    stop_details: dict[str, Any] | None = None
-    usage: dict[str, Any] | None = None
-
-
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    response = msgspec.json.decode(body, type=_Response)
-    blocks = [(raw, msgspec.json.decode(raw, type=dict[str, Any])) for raw in response.content]
+    response, body = read_json(body)
+    if error := event_error("", response):
+        raise error
+    raws = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["content"], type=list[Raw])
+    blocks = [(raw, msgspec.json.decode(raw, type=dict[str, Any])) for raw in raws]
+    reason = text_at(response, "stop_reason")
     parts = tuple(part_of(block, raw) for raw, block in blocks)
+    is_sendable = all(_has_valid_input(block) for _, block in blocks)
+    raws = [raw for raw, block in blocks if not _is_blank(block)]
     return ModelResponse(
-        _message(parts, [raw for raw, block in blocks if not _is_blank(block)]),
-        _finish_reason(response.stop_reason),
-        raw_finish_reason=response.stop_reason,
-        finish_message=(response.stop_details or {}).get("explanation"),
-        usage=_usage(response.usage or {}),
-        model=response.model,
-        id=response.id,
+        _message(parts, raws if is_sendable else []),
+        _finish_reason(reason),
+        raw_finish_reason=reason,
+        finish_message=text_at(response, "stop_details", "explanation"),
+        usage=_usage(response.get("usage")),
+        model=text_at(response, "model"),
+        id=text_at(response, "id"),
         raw=(Raw(body),),
         citations=tuple(_citations([block for _, block in blocks])),
     )
@@ -76,8 +97,9 @@ def part_of(block: dict[str, Any], raw: Raw) -> Part:
             return Text(text, extra)
         case {"type": "thinking", "thinking": str(text)}:
             return Thought(text, data)
-        case {"type": "tool_use", "name": str(name), "input": dict(arguments)}:
-            return ToolCall(str(block.get("id") or local_id()), name, arguments, provider_data=extra)
+        case {"type": "tool_use", "name": str(name)}:
+            call = ToolCall(str(block.get("id") or local_id()), name, provider_data=extra)
+            return with_arguments(call, block.get("input"))
     return Opaque(str(block_type), data)
 
 
@@ -108,14 +130,22 @@ class StreamDecoder(EventDecoder):
             case {"type": "content_block_stop", "index": int(index)}:
                 yield self.accumulator.add(PartEnd(self._first_index + index, self._part(index)))
             case {"type": "message_delta"}:
-                self._fields |= item.get("delta") or {}
+                delta = item.get("delta")
+                self._fields |= delta if isinstance(delta, dict) else {}
                 self._add_usage(item)
+                self.is_complete = text_at(self._fields, "stop_reason") is not None
 
     def _add_usage(self, item: dict[str, Any]) -> None:
-        usage = item.get("usage") or {}
-        self._usage |= {name: value for name, value in usage.items() if value is not None}  # later ones are totals
+        if isinstance(usage := item.get("usage"), dict):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}  # later ones are totals
 
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[PartEvent]:
+        # Some gateways send null or an empty list where the pieces follow.
+        match block:
+            case {"type": "tool_use"} if not block.get("input"):
+                block = {**block, "input": {}}
+            case {"type": "text" | "thinking" as name} if not block.get(name):
+                block = {**block, name: ""}
         self._blocks[index], self._pieces[index] = block, []
         part = part_of(block, Raw(encode_json(block)))
         yield self.accumulator.add(PartStart(self._first_index + index, part))
@@ -133,7 +163,7 @@ class StreamDecoder(EventDecoder):
                 self._pieces[index].append(text)
                 event = ThoughtPartDelta(text)
             case {"type": "signature_delta", "signature": str(signature)}:
-                block["signature"] = block.get("signature", "") + signature
+                block["signature"] = (block.get("signature") or "") + signature
             case {"type": "input_json_delta", "partial_json": str(text)}:
                 self._pieces[index].append(text)
                 event = ArgumentsPartDelta(text) if block.get("type") == "tool_use" else None
@@ -165,7 +195,7 @@ class StreamDecoder(EventDecoder):
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         fields = self._fields
-        reason = fields.get("stop_reason")
+        reason = text_at(fields, "stop_reason")
         finish_reason = FinishReason.CUT if reason is None else _finish_reason(reason)
         parts = self.accumulator.parts(is_complete=finish_reason is FinishReason.END)
         blocks = [self._finished(index) for index in sorted(self._blocks)]
@@ -175,10 +205,10 @@ class StreamDecoder(EventDecoder):
             _message(parts, raws) if is_whole and reason is not None else Message("model", parts, ProviderData(ORIGIN)),
             finish_reason,
             raw_finish_reason=reason,
-            finish_message=(fields.get("stop_details") or {}).get("explanation"),
+            finish_message=text_at(fields, "stop_details", "explanation"),
             usage=_usage(self._usage),
-            model=fields.get("model"),
-            id=fields.get("id"),
+            model=text_at(fields, "model"),
+            id=text_at(fields, "id"),
             raw=tuple(self.raw_items),
             citations=tuple(_citations(blocks)),
         )
@@ -189,21 +219,26 @@ def _message(parts: tuple[Part, ...], blocks: list[Raw]) -> Message:
     return Message("model", parts, ProviderData(ORIGIN, raw) if blocks else ProviderData(ORIGIN))
 
 
+def _has_valid_input(block: dict[str, Any]) -> bool:
+    """Whether the arguments of a call, which the API demands, are an object; other blocks may have none."""
+    return isinstance(block.get("input", None if block.get("type") == "tool_use" else {}), dict)
+
+
 def _is_blank(block: dict[str, Any]) -> bool:
     """Whether it is a text that the API sends, but rejects in a request."""
-    return block.get("type") == "text" and not str(block.get("text", "")).strip()
+    return block.get("type") == "text" and not str(block.get("text") or "").strip()
 
 
 def _finish_reason(reason: str | None) -> FinishReason:
     return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    cached, written = token_count(usage, "cache_read_input_tokens"), token_count(usage, "cache_creation_input_tokens")
-    thoughts = token_count(usage.get("output_tokens_details"), "thinking_tokens")
+def _usage(usage: Any) -> Usage:
+    cached, written = count_at(usage, "cache_read_input_tokens"), count_at(usage, "cache_creation_input_tokens")
+    thoughts = count_at(usage, "output_tokens_details", "thinking_tokens")
     return Usage(
-        input=token_count(usage, "input_tokens") + cached + written,
-        output=max(0, token_count(usage, "output_tokens") - thoughts),
+        input=count_at(usage, "input_tokens") + cached + written,
+        output=max(0, count_at(usage, "output_tokens") - thoughts),
         thoughts=thoughts,
         cached=cached,
         cache_write=written,
@@ -214,12 +249,11 @@ def _citations(blocks: list[dict[str, Any]]) -> Iterator[Citation]:
     """Yield the sources of the answer, each with the place in the text that is based on it."""
     start = 0
     for block in blocks:
-        text = block.get("text") if block.get("type") == "text" else None
+        text = text_at(block, "text") if block.get("type") == "text" else None
         end = start + len(text or "")
-        for citation in block.get("citations") or []:
-            if not isinstance(citation, dict):
-                continue
-            url = citation.get("url") or citation.get("source") or f"document:{citation.get('document_index', 0)}"
-            title = citation.get("title") or citation.get("document_title") or ""
-            yield Citation(url, title, start, end, citation.get("cited_text"))
+        for citation in objects_at(block, "citations"):
+            document = f"document:{citation.get('document_index', 0)}"
+            url = text_at(citation, "url") or text_at(citation, "source") or document
+            title = text_at(citation, "title") or text_at(citation, "document_title") or ""
+            yield Citation(url, title, start, end, text_at(citation, "cited_text"))
         start = end

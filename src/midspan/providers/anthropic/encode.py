@@ -23,7 +23,6 @@ from midspan.providers.encoding import (
     allowed_tools,
     encode_head,
     encode_items,
-    is_same_role,
     join_turns,
     own_data,
     result_parts,
@@ -209,7 +208,11 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
     return encoded
 
 
-_ENCODER = MessageEncoder("anthropic", encode_messages, is_same_role)
+def _is_same_role(first: Message, second: Message) -> bool:
+    return first.role == second.role
+
+
+_ENCODER = MessageEncoder("anthropic", encode_messages, _is_same_role)
 
 
 def _encode_turn(turn: list[Message]) -> bytes:
@@ -229,7 +232,7 @@ def _encode_turn(turn: list[Message]) -> bytes:
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
-    return is_same_role(first, second) and not _is_separate(first) and not _is_separate(second)
+    return _is_same_role(first, second) and not _is_separate(first) and not _is_separate(second)
 
 
 def _is_separate(message: Message) -> bool:

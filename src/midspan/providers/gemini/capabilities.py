@@ -168,18 +168,18 @@ GEMINI_PARAMETERS = SchemaDialect(
     keywords=frozenset(_PARAMETER_KEYWORDS.split()),
     types={name.lower(): name for name in SCHEMA_TYPES},
     enum_types=frozenset({"string"}),
-    # «only 'enum' and 'date-time' are supported for STRING type»
+    # "only 'enum' and 'date-time' are supported for STRING type"
     formats={
         "string": frozenset({"date-time"}),
         "number": frozenset({"float", "double"}),
         "integer": frozenset({"int32", "int64"}),
     },
-    # «type: must be specified when not using one_of, any_of or all_of fields»
+    # "type: must be specified when not using one_of, any_of or all_of fields"
     untyped=False,
     nullable=True,
-    # «When using any_of, it must be the only field set»
+    # "When using any_of, it must be the only field set"
     union_alone=True,
-    # «enum[0]: cannot be empty»
+    # "enum[0]: cannot be empty"
     empty_strings=False,
     functions=_FUNCTION_NAMES,
 )

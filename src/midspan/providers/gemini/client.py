@@ -27,7 +27,10 @@ _log = logging.getLogger("midspan.providers.gemini")
 _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
 _MAX_REQUESTS = 100
-"""For one response that the model continues again and again."""
+"""The most requests for one response."""
+_TOO_MANY_STATES = "too many states"
+_UNSPECIFIC = "Request contains an invalid argument."
+"""What the server answers to many errors, sometimes instead of _TOO_MANY_STATES."""
 
 
 class Gemini(ClosedOnExit):
@@ -45,15 +48,16 @@ class Gemini(ClosedOnExit):
         from midspan.providers.gemini.api import connect  # loaded with the first model
 
         self.model = model
-        hidden: Any = HiddenValues(connection)  # no traceback shows the key
+        options: Any = HiddenValues(connection)  # no traceback shows the key
         del connection
         self._interactions: Any = None
         if api == "interactions":
             from midspan.providers.interactions import client as interactions  # loaded for this API only
 
-            api, self._interactions = None, interactions
-            hidden["headers"] = {**interactions.HEADERS, **(hidden.get("headers") or {})}
-        self.api = api or connect(hidden)
+            api = None
+            self._interactions = interactions
+            options["headers"] = {**interactions.HEADERS, **(options.get("headers") or {})}
+        self.api = api or connect(options)
         endpoint = self.api.endpoint
         path = endpoint.model(model)
         warn_if_retired(model)
@@ -91,10 +95,10 @@ class Gemini(ClosedOnExit):
         while True:
             wire_request = self.wire_request(request, stream=True, token=long_decode.next_token)
             make_decoder = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
-            pieces = self.api.stream(wire_request.path, wire_request.body, make_decoder, on_retry=request.on_retry)
+            updates = self.api.stream(wire_request.path, wire_request.body, make_decoder, on_retry=request.on_retry)
             try:
-                async with aclosing(pieces):
-                    async for decoder, events in pieces:  # noqa: B007 - the last one has the response
+                async with aclosing(updates):
+                    async for decoder, events in updates:  # noqa: B007 - the last one has the response
                         for event in events:
                             has_output = True
                             yield event
@@ -137,15 +141,15 @@ class Gemini(ClosedOnExit):
         return _with_citations(response) if request.config.has_builtins else response
 
     def _retry_unvalidated(self, request: ModelRequest, error: ProviderError) -> ModelRequest:
-        """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
-        message, looser = str(error), _without_validation(request)
+        """Return the request without server-side validation, or raise the error if validation cannot have caused it."""
+        message, unvalidated = str(error), _without_validation(request)
         is_too_large = _TOO_MANY_STATES in message
-        if looser is request or not (is_too_large or message.endswith(_UNSPECIFIC)):
+        if unvalidated is request or not (is_too_large or message.endswith(_UNSPECIFIC)):
             raise error
         _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
         if is_too_large:
             self._unvalidated.append(request.config.tools)
-        return looser
+        return unvalidated
 
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
@@ -185,8 +189,8 @@ class LongDecode(Struct):
         requests, tokens = self.budget.max_requests, self.budget.max_tokens
         max_requests = _MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)
         is_over_budget = response.requests >= max_requests or (tokens is not None and response.usage.total >= tokens)
-        pauses = response.finish_reason is CONTINUES and not is_stuck
-        self.next_token = token if pauses and not is_over_budget else None
+        is_paused = response.finish_reason is CONTINUES and not is_stuck
+        self.next_token = token if is_paused and not is_over_budget else None
         return response
 
 
@@ -194,9 +198,9 @@ def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
     """Return a response and its continuation as one."""
     from midspan.providers.gemini.decode import ORIGIN, join_contents
 
-    message, finish = first.message, second.finish_reason
-    if not second.message.parts and finish is FinishReason.END:
-        finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
+    message, finish_reason = first.message, second.finish_reason
+    if not second.message.parts and finish_reason is FinishReason.END:
+        finish_reason = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
     contents = [turn.provider_data.raw for turn in (message, second.message) if turn.parts and turn.provider_data]
     if contents:
         data = ProviderData(ORIGIN, join_contents(contents))
@@ -204,7 +208,7 @@ def _continued(first: ModelResponse, second: ModelResponse) -> ModelResponse:
     return replace(
         second,
         message=message,
-        finish_reason=finish,
+        finish_reason=finish_reason,
         usage=first.usage + second.usage,
         raw=first.raw + second.raw,
         requests=first.requests + 1,
@@ -235,11 +239,6 @@ def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
             yield Citation(url)
 
 
-_TOO_MANY_STATES = "too many states"
-_UNSPECIFIC = "Request contains an invalid argument."
-"""The server's message for many errors, this one among them."""
-
-
 def _without_validation(request: ModelRequest) -> ModelRequest:
     """Change the mode of a request from VALIDATED to AUTO; return all other requests as they are.
 
@@ -249,5 +248,5 @@ def _without_validation(request: ModelRequest) -> ModelRequest:
     config, choice = request.config, request.config.tool_choice
     if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
         return request  # with built-in tools the server accepts no other mode
-    looser = config.derived("gemini unvalidated", lambda: replace(config, tool_choice=replace(choice, strict=False)))
-    return replace(request, config=looser)
+    relaxed = config.derived("gemini unvalidated", lambda: replace(config, tool_choice=replace(choice, strict=False)))
+    return replace(request, config=relaxed)

@@ -26,19 +26,19 @@ from midspan._types.parts import (
     is_local_id,
     local_id,
 )
-from midspan._types.texts import replace_surrogates
 from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import encode_json
+from midspan.providers.encoding import READ_ERRORS, count_at, encode_json, repair_json, text_at
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
-from midspan.providers.gemini.proto import READ_ERRORS, dump, known_fields, load
+from midspan.providers.gemini.proto import dump, known_fields, load
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire
 
 ORIGIN = "gemini"
 MakeId = Callable[[], str]
-_NULL = Raw(b"null")
+_NO_CONTENT = (NO_BYTES, Raw(b"null"), Raw(b"[]"))
+"""A missing or empty content. Proxies written in PHP send an empty object as `[]`."""
 _NO_USAGE = Usage()
 _known_finish_reason = FINISH_REASONS.get
 
@@ -123,7 +123,7 @@ def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tup
         candidate = no_candidate(chunk.prompt_feedback)
     raw = candidate.content
     try:
-        parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
+        parts = tuple([_plain_to_part(part, make_id) for part in _read_plain_content(raw).parts])
     except READ_ERRORS:
         parts = ()
     if not parts:
@@ -153,26 +153,28 @@ def read(document: bytes) -> tuple[Raw, Chunk, CandidateFields | None]:
 
 
 def _read_essentials(document: bytes) -> Chunk:
-    """Read the fields without which there is no response; the others may be malformed."""
+    """Read the fields that a response needs; the other fields are read if they are well formed."""
     try:
         fields = fields_of(document)
         essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
-        return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False)
+        chunk = msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False)
+        others = msgspec.json.decode(document)
     except READ_ERRORS as error:
         raise _malformed(document) from error
+    counts = [count_at(others, "usageMetadata", name) for name in TokenCounts.__struct_encode_fields__]
+    chunk.usage_metadata = TokenCounts(*counts) if any(counts) else None
+    chunk.model_version, chunk.response_id = text_at(others, "modelVersion"), text_at(others, "responseId")
+    return chunk
 
 
 def _repaired(data: bytes) -> bytes:
-    """Return a JSON object without invalid characters, unwrapped from the list of one that some front ends send."""
-    import json  # accepts unpaired surrogates; loaded for malformed documents only
-
+    """Return a JSON object without invalid characters. Some proxies send it in a list of one, which is removed."""
     try:
-        document = json.loads(data.decode("utf-8-sig", "replace"))
-        if isinstance(document, list) and len(document) == 1:
-            document = document[0]
-        return replace_surrogates(json.dumps(document, ensure_ascii=False, allow_nan=False)).encode()
-    except (ValueError, RecursionError) as error:
+        repaired = repair_json(data)
+    except READ_ERRORS as error:
         raise _malformed(data) from error
+    items = _items_of(repaired) if repaired.startswith(b"[") else ()
+    return bytes(items[0]) if len(items) == 1 else repaired
 
 
 def _malformed(data: bytes) -> MalformedResponseError:
@@ -191,9 +193,12 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
 
     A foreign content may be in snake_case, and its role may be one of another API. Its bytes are changed accordingly.
     """
-    if not raw or raw == _NULL:
+    if raw in _NO_CONTENT:
         return NO_BYTES, "model", []
-    content = _read_content(raw)
+    try:
+        content = _read_content(raw)
+    except READ_ERRORS as error:
+        raise _malformed(bytes(raw)) from error
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
     parts = [read_part(part, make_id, is_foreign=is_foreign) for part in content.parts or ()]
     raws = [part_raw for _, part_raw in parts]
@@ -208,7 +213,7 @@ def read_content(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tupl
 def read_part(raw: Raw, make_id: MakeId, *, is_foreign: bool = False) -> tuple[Part, Raw]:
     """Decode a part, and return it with its bytes, in which invalid characters are replaced."""
     try:
-        return _plain_value(_read_plain_part(raw), make_id), raw
+        return _plain_to_part(_read_plain_part(raw), make_id), raw
     except READ_ERRORS:
         pass
     try:
@@ -235,22 +240,27 @@ def _is_object(raw: Raw) -> bool:
 def _to_part(part: "wire.Part", raw: Raw, make_id: MakeId) -> Part:
     """Convert a part. Fields without a counterpart are kept as provider data."""
     data = ProviderData(ORIGIN, raw)
-    call, result, media = part.function_call, part.function_response, _media_of(part)
+    call, result, blob = part.function_call, part.function_response, _blob_of(part)
     if call is not None and call.name:
         # A call that comes in pieces, or one of whose fields cannot be read, is not a call.
         unread = known_fields(type(call)).keys() & (call.extra.keys() - {"args"})
-        is_call = not call.partial_args and not call.will_continue and not unread
-        return _call_of(call, data, make_id) if is_call else _opaque(raw)
+        if call.partial_args or call.will_continue or unread:
+            return _opaque(raw)
+        from midspan.providers.stream import with_arguments  # a run without streaming does not need it otherwise
+
+        # If the arguments are not an object, the call is executed only if they are the JSON text of one.
+        decoded = ToolCall(call.id or make_id(), call.name, provider_data=data)
+        return with_arguments(decoded, call.args or call.extra.get("args"))
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
-    if media is not None:
+    if blob is not None:
         fields = fields_of(raw)
         is_plain = len(fields) == 1 and fields_of(*fields.values()).keys() <= {"mimeType", "data", "fileUri"}
-        return _blob_of(media, None if is_plain else data)
+        return blob if is_plain else replace(blob, provider_data=data)
     return _opaque(raw) if result is None else _result_of(result, data, make_id)
 
 
-def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
+def _plain_to_part(part: PlainPart, make_id: MakeId) -> Part:
     """Convert a part that is either text or a call; raise an error for all others."""
     call, text, signature = part.function_call, part.text, part.thought_signature
     data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(Signed(signature))))
@@ -261,25 +271,12 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
 
 
-def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> ToolCall:
-    """Return a call. If its arguments are not an object, it is executed only if they are the JSON text of one."""
-    id, name, arguments = call.id or make_id(), call.name or "", call.args or call.extra.get("args") or {}
-    if isinstance(arguments, dict):
-        return ToolCall(id, name, arguments, None, None, data)
-    from midspan.providers.stream import with_arguments  # a run without streaming does not need it otherwise
-
-    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    return with_arguments(ToolCall(id, name, {}, None, None, data), text)
-
-
-def _media_of(part: "wire.Part | wire.FunctionResponsePart") -> "wire.Blob | wire.FileData | None":
-    file = part.file_data
-    return part.inline_data or (file if file is not None and file.file_uri else None)
-
-
-def _blob_of(media: "wire.Blob | wire.FileData", data: ProviderData | None = None) -> Blob:
-    content, url = getattr(media, "data", None), getattr(media, "file_uri", None)
-    return Blob(media.mime_type or "", content, url, media.display_name, data)
+def _blob_of(part: "wire.Part | wire.FunctionResponsePart") -> Blob | None:
+    if (inline := part.inline_data) is not None:
+        return Blob(inline.mime_type or "", inline.data, None, inline.display_name)
+    if (file := part.file_data) is not None and file.file_uri:
+        return Blob(file.mime_type or "", None, file.file_uri, file.display_name)
+    return None
 
 
 _ENVELOPES = ("error", "result", "content", "output")
@@ -293,7 +290,7 @@ def _result_of(result: "wire.FunctionResponse", data: ProviderData, make_id: Mak
     is_error = error is not None and (len(value) == 1 or bool(error))
     if len(value) == 1:
         value = next((value[key] for key in _ENVELOPES if key in value and (is_error or key != "error")), value)
-    media = tuple([_blob_of(file) for item in result.parts or () if (file := _media_of(item)) is not None])
+    media = tuple([blob for item in result.parts or () if (blob := _blob_of(item)) is not None])
     return ToolResult(result.id or make_id(), result.name or "", value, is_error, media, provider_data=data)
 
 
@@ -322,7 +319,7 @@ def response_of(
 
 
 def finish_reason_of(reason: str | int | None, api: Api) -> tuple[FinishReason, str | None]:
-    """Return what a finish reason means, and the API's name for it, also where it sent a number."""
+    """Return what a finish reason means, and the API's name for it, even if it sent a number."""
     if isinstance(reason, int):
         names = FINISH_NUMBERS[api]
         reason = names[reason] if 0 <= reason < len(names) else str(reason)
@@ -360,7 +357,7 @@ def join_contents(contents: Sequence[Raw], parts: Sequence[Raw] | None = None) -
 
 
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
-    """Return a content of a conversation, also one that we did not receive, as a message that keeps its bytes."""
+    """Return a content of a conversation, from any origin, as a message that keeps its bytes."""
     raw, role, parts = read_content(Raw(content), make_id, is_foreign=True)
     return Message(role, linked([part for part, _ in parts]), ProviderData(ORIGIN, raw))
 

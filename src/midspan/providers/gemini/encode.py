@@ -18,10 +18,9 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import encode_json, join_turns
+from midspan.providers.encoding import READ_ERRORS, encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, join_contents, read_part
-from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -92,8 +91,7 @@ def _sent_bytes(value: Message | Part) -> Raw:
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
-    data = message.provider_data
-    sent = data.raw if data is not None and data.origin == ORIGIN and message.parts else NO_BYTES
+    sent = _sent_bytes(message) if message.parts else NO_BYTES
     if sent and not _needs_changes(message.parts, capabilities):
         return sent
     try:

@@ -7,6 +7,7 @@ import msgspec
 
 from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
+from midspan.providers.encoding import count_at, objects_at, text_at, value_at
 from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds, read_body
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
@@ -36,26 +37,27 @@ def parse_error(
     if location is not None and 300 <= status < 400:
         return error_for_status(status, f"Gemini answered {status}: {describe_redirect(location)}")
     error = _error_object(bytes(body))
-    code, name = error.get("code"), error.get("status")
-    if isinstance(code, int) and code >= 400:
+    code, name = count_at(error, "code"), text_at(error, "status")
+    if code >= 400:
         status = code
-    elif isinstance(name, str) and name in RPC_STATUSES:
+    elif name in RPC_STATUSES:
         status = RPC_STATUSES[name][1]
-    elif isinstance(code, int):
+    else:
         status = _HTTP_BY_NUMBER.get(code, status)
-    shown = f"{status} {truncate(name, 80)}" if isinstance(name, str) else status
+    shown = status if name is None else f"{status} {truncate(name, 80)}"
     message = f"Gemini answered {shown}: {truncate(str(error.get('message') or 'no message'))}"
-    details = _objects(error.get("details"))
+    details = objects_at(error, "details")
     delay = _retry_delay(details) or delay
     if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
         return errors.AuthenticationError(message, status=status, details=details)
-    if status == 429 and _is_daily_quota(details):
+    quotas = [item.get("quotaId") for detail in details for item in objects_at(detail, "violations")]
+    if status == 429 and any("PerDay" in str(quota) for quota in quotas):
         return errors.QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
     if status == 404 and "models/" in message:
         return errors.UnknownModelError(message, status=status, details=details)
     result = error_for_status(status, message, details=details, delay=delay)
     if isinstance(result, errors.InvalidRequestError):
-        violations = [item for detail in details for item in _objects(detail.get("fieldViolations"))]
+        violations = [item for detail in details for item in objects_at(detail, "fieldViolations")]
         result.violations = tuple((str(item.get("field", "")), str(item.get("description", ""))) for item in violations)
     return result
 
@@ -68,25 +70,16 @@ def blocked_error(feedback: dict[str, Any]) -> errors.PromptBlockedError:
 
 
 def _error_object(body: bytes) -> dict[str, Any]:
-    """Return the error in a body. If the body is not an error of the API, its text is the message."""
-    document = read_body(body)
-    error = document.get("error") if isinstance(document, dict) else None
+    """Return the error in a body. If the body is not an error of the API, the beginning of its text is the message."""
+    error = value_at(read_body(body), "error")
     if isinstance(error, dict):
         return error
-    return {"message": error if isinstance(error, str) else _text_of_page(body)}
+    page = _TAG.sub(" ", body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace"))
+    return {"message": error if isinstance(error, str) else truncate(" ".join(page.split()), _MAX_PAGE)}
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
-
-
-def _text_of_page(body: bytes) -> str:
-    """Return the beginning of an HTML page or of plain text, without tags."""
-    text = _TAG.sub(" ", body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace"))
-    return truncate(" ".join(text.split()), _MAX_PAGE)
+_TAG = re.compile(r"<(script|style)\b(?:(?!<\1\b).)*?</\1>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+"""A tag of HTML. Both forms end before the next one begins, so that unclosed tags take linear time."""
 
 
 def _retry_delay(details: list[dict[str, Any]]) -> float | None:
@@ -94,8 +87,3 @@ def _retry_delay(details: list[dict[str, Any]]) -> float | None:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
             return parse_seconds(str(detail.get("retryDelay")).removesuffix("s"))
     return None
-
-
-def _is_daily_quota(details: list[dict[str, Any]]) -> bool:
-    violations = (violation for detail in details for violation in _objects(detail.get("violations")))
-    return any("PerDay" in str(violation.get("quotaId")) for violation in violations)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS, Api
-from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
+from midspan.providers.registry import CHECK_SECONDS, HealthCheck, ProviderFamily, check_connection
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # The functions import what they need: registering the family costs nothing.
 
 _GENERATE = "generateContent"
-_CHECK_TIMEOUT = 5.0
 
 
 def _make(model: str = DEFAULT_MODEL) -> "Gemini":
@@ -53,7 +52,7 @@ async def _check() -> Sequence[HealthCheck]:
     """Check whether there are credentials, without showing them, and whether the API accepts them."""
     import asyncio
 
-    from midspan._http.messages import origin_of
+    from midspan._http.messages import host_and_port
     from midspan.providers.gemini.api import endpoint
     from midspan.providers.rest import can_connect
 
@@ -62,12 +61,12 @@ async def _check() -> Sequence[HealthCheck]:
     except ConfigError as error:
         return [HealthCheck("problem", str(error))]
     if not _is_configured(os.environ):
-        is_reached = await asyncio.to_thread(can_connect, address, _CHECK_TIMEOUT)
+        is_reached = await asyncio.to_thread(can_connect, address, CHECK_SECONDS)
         reached = f"{address} {'can' if is_reached else 'cannot'} be reached; no request was sent without a key"
         return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set"), HealthCheck("note", reached)]
     keys = " and in ".join(name for name in KEY_VARIABLES if os.environ.get(name, "").strip())
     source = f"found a key in {keys}" if keys else "the environment selects Vertex"
-    return [HealthCheck("ok", source), await check_connection(origin_of(address), _list_models)]
+    return [HealthCheck("ok", source), await check_connection(host_and_port(address), _list_models)]
 
 
 FAMILY = ProviderFamily(

@@ -13,13 +13,12 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import fields
 
 from midspan.errors import MalformedResponseError
+from midspan.providers.encoding import READ_ERRORS
 
 EnumValue = str | int
 """A value of an enum. Unknown values are kept; servers send numbers if they are asked to."""
 Number = int | float
 EXTRA = "@extra"
-READ_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for JSON that does not fit."""
 
 
 class Proto(Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._http.body import Event, EventStream
+from midspan._http.body import ServerSentEvent, ServerSentEventParser
 from midspan._types.exchange import FinishReason, ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
@@ -47,12 +47,12 @@ class StreamDecoder:
         self.candidate = decode.CandidateFields()
         """The latest value of each field except the content."""
 
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+    def feed(self, piece: bytes) -> Iterator[Any]:
         """Yield the events that a piece completes."""
         for document in self._framing.feed(piece):
             yield from self.add(document)
 
-    def end(self) -> Iterator[PartEvent]:
+    def end(self) -> Iterator[Any]:
         """Yield the last events. A call that is still open is complete only if the model finished with `STOP`."""
         for document in self._framing.end():
             yield from self.add(document)
@@ -66,12 +66,17 @@ class StreamDecoder:
         return not self._documents
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the server has sent a finish reason."""
+        return self.candidate.finish_reason is not None
+
+    @property
     def finish_reason(self) -> tuple[FinishReason, str | None]:
         """What the server's finish reason means, and its name; CUT and None until the server sends one."""
         return decode.finish_reason_of(self.candidate.finish_reason, self._api)
 
-    def add(self, document: bytes) -> list[PartEvent]:
-        """Return the events of one document, for callers that have split the bytes themselves."""
+    def add(self, document: bytes) -> list[Any]:
+        """Return what `feed` yields for one document: its events."""
         raw, chunk, candidate = decode.read(document)
         self._documents.append(raw)
         latest = self._chunk
@@ -81,40 +86,40 @@ class StreamDecoder:
         latest.prompt_feedback = chunk.prompt_feedback or latest.prompt_feedback
         if candidate is None:
             return []
-        end = self.candidate
-        end.finish_reason = candidate.finish_reason or end.finish_reason
-        end.finish_message = candidate.finish_message or end.finish_message
-        end.continuation_token = candidate.continuation_token or end.continuation_token
+        fields = self.candidate
+        fields.finish_reason = candidate.finish_reason or fields.finish_reason
+        fields.finish_message = candidate.finish_message or fields.finish_message
+        fields.continuation_token = candidate.continuation_token or fields.continuation_token
         content, _, parts = decode.read_content(candidate.content, self._make_id)
         if parts:
             self._contents.append(content)
-        return [event for value, part in parts for event in self._add_part(value, part)]
+        return [event for part, raw in parts for event in self._add_part(part, raw)]
 
-    def _add_part(self, value: Part, raw: Raw) -> list[PartEvent]:
-        if isinstance(value, Opaque) and value.name == "functionCall":
+    def _add_part(self, part: Part, raw: Raw) -> list[PartEvent]:
+        if isinstance(part, Opaque) and part.name == "functionCall":
             call = decode.read_any_part(raw).function_call
             if call is not None:
                 if call.partial_args is not None or call.will_continue or (self._open is not None and not call.name):
                     return self._add_partial(call, raw)
                 if call.name is None and decode.fields_of(raw).keys() == {"functionCall"}:
                     return []  # the end of a call that had ended already
-        if not isinstance(value, ToolCall):
-            self._parts.append((value, raw))
-            return self.accumulator.add_part(value)
+        if not isinstance(part, ToolCall):
+            self._parts.append((part, raw))
+            return self.accumulator.add_part(part)
         events = self._close_call()
-        position = self._position_of(value, len(self._parts))
+        position = self._register(part, len(self._parts))
         if position < len(self._parts):
             # A chunk came twice. The server rejects two calls with one id, and wants the signed one back.
-            if value.provider_data is not None:
-                self._parts[position] = (value, raw)
+            if part.provider_data is not None:
+                self._parts[position] = (part, raw)
             return events
-        self._parts.append((value, raw))
-        return events + self.accumulator.add_part(value)
+        self._parts.append((part, raw))
+        return events + self.accumulator.add_part(part)
 
-    def _position_of(self, call: ToolCall, new: int) -> int:
-        """Return the position of an equal earlier call; if there is none, note and return the position `new`."""
+    def _register(self, call: ToolCall, position: int) -> int:
+        """Return the position of an equal earlier call; if there is none, store and return `position`."""
         # The arguments are compared as JSON, because 1 == 1.0 == True in Python.
-        return self._calls.setdefault((call.id, call.name, encode_json(call.arguments)), new)
+        return self._calls.setdefault((call.id, call.name, encode_json(call.arguments)), position)
 
     def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
@@ -133,13 +138,12 @@ class StreamDecoder:
             return []
         call, self._open = self._open, None
         raw, position, index = call.complete(), call.position, call.index
-        value, _ = decode.read_part(raw, self._make_id)
-        if isinstance(value, ToolCall) and call.error:
-            value = replace(value, arguments_error=call.error)
-        self._parts[position] = (value, raw)
-        if isinstance(value, ToolCall):
-            self._position_of(value, position)
-        return [self.accumulator.add(PartStart(index, value)), self.accumulator.add(PartEnd(index, value))]
+        part, _ = decode.read_part(raw, self._make_id)
+        if isinstance(part, ToolCall):
+            part = replace(part, arguments_error=call.error) if call.error else part
+            self._register(part, position)
+        self._parts[position] = (part, raw)
+        return [self.accumulator.add(PartStart(index, part)), self.accumulator.add(PartEnd(index, part))]
 
     def response(self) -> ModelResponse:
         """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
@@ -188,8 +192,8 @@ class _OpenCall:
             values = [piece.get(name) for name in ("stringValue", "numberValue", "boolValue")]
             path = str(piece.get("jsonPath", ""))
             steps = _parse_path(path)
-            _, _, known = self._pieces.setdefault(steps or path, (steps, path[:_MAX_NAME_CHARS], []))
-            known.extend([value for value in values if value is not None])
+            _, _, earlier = self._pieces.setdefault(steps or path, (steps, path[:_MAX_NAME_CHARS], []))
+            earlier.extend([value for value in values if value is not None])
 
     def complete(self) -> Raw:
         """Return the part as the server sends it without streaming.
@@ -198,7 +202,7 @@ class _OpenCall:
         """
         for steps, path, values in self._pieces.values():
             is_text = bool(values) and all(isinstance(value, str) for value in values)
-            value = "".join(values) if is_text else values[-1] if values else None
+            value = "".join(values) if is_text else next(reversed(values), None)
             if not _assign(self._arguments, steps, value):
                 self._arguments[path], self.error = value, f"a value has the path {path!r}, which cannot be followed"
         call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
@@ -281,7 +285,7 @@ class Framing:
     """
 
     def __init__(self) -> None:
-        self._events: EventStream | None = None
+        self._events: ServerSentEventParser | None = None
         self._document: list[bytes] = []
         """The pieces of a plain response."""
 
@@ -292,7 +296,7 @@ class Framing:
             if not piece:
                 return []
             if not piece.startswith((b"{", b"[")):
-                self._events = EventStream()
+                self._events = ServerSentEventParser()
         if self._events is not None:
             return _documents(self._events.feed(piece))
         self._document.append(piece)
@@ -303,23 +307,21 @@ class Framing:
 
         The last event of a stream may be cut. It is dropped: without a finish reason the response counts as cut.
         """
-        if self._events is not None:
-            return [document for document in _documents(self._events.end()) if _is_complete(document)]
-        document = b"".join(self._document)
-        if document.startswith(b"["):
-            with suppress(msgspec.DecodeError):  # it is cut
-                return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
-        return [document] if document else []
+        if self._events is None:
+            document = b"".join(self._document)
+            if document.startswith(b"["):
+                with suppress(msgspec.DecodeError):  # it is cut
+                    return [bytes(element) for element in msgspec.json.decode(document, type=list[Raw])]
+            return [document] if document else []
+        complete: list[bytes] = []
+        for event in _documents(self._events.end()):
+            with suppress(MalformedResponseError):
+                decode.read(event)
+                complete.append(event)
+        return complete
 
 
-def _is_complete(document: bytes) -> bool:
-    with suppress(MalformedResponseError):
-        decode.read(document)
-        return True
-    return False
-
-
-def _documents(events: list[Event]) -> list[bytes]:
+def _documents(events: list[ServerSentEvent]) -> list[bytes]:
     # Gateways end a stream with [DONE]; of stray lines only JSON is meant for us: an error between two events.
     return [
         event.data

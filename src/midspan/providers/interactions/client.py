@@ -4,26 +4,15 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan.errors import InvalidRequestError, RateLimitError
-from midspan.providers.errors import Codes, event_error
 from midspan.providers.event_decoder import stream_response
-from midspan.providers.interactions.decode import StreamDecoder, decode_response
+from midspan.providers.interactions.decode import StreamDecoder, decode_response, event_error
 from midspan.providers.interactions.encode import request_body
 from midspan.providers.provider import WireRequest
 from midspan.providers.rest import RestClient
 
 HEADERS = {"Api-Revision": "2026-05-20"}
 """The version of the API that returns steps."""
-_CODES: Codes = {
-    "RESOURCE_EXHAUSTED": RateLimitError,
-    "rate_limit_exceeded": RateLimitError,
-    "INVALID_ARGUMENT": InvalidRequestError,
-    "invalid_argument": InvalidRequestError,
-    "invalid_request": InvalidRequestError,
-}
-
-
-_make_decoder = partial(StreamDecoder, partial(event_error, "Gemini", _CODES))
+_make_decoder = partial(StreamDecoder, event_error)
 
 
 def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:

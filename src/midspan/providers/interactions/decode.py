@@ -1,6 +1,7 @@
 """Responses of the Interactions API as model events and messages."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,8 +22,9 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError, ServerError
-from midspan.providers.encoding import encode_json, json_text, token_count
+from midspan.errors import InvalidRequestError, MalformedResponseError, RateLimitError, ServerError
+from midspan.providers import errors
+from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.interactions.encode import ORIGIN
 from midspan.providers.stream import with_arguments
@@ -35,32 +37,42 @@ _FINISH_REASONS = {
     "cancelled": FinishReason.INTERRUPTED,
     "requires_continuation": FinishReason.CONTINUES,
 }
+_CODES: errors.Codes = {
+    "RESOURCE_EXHAUSTED": RateLimitError,
+    "rate_limit_exceeded": RateLimitError,
+    "INVALID_ARGUMENT": InvalidRequestError,
+    "invalid_argument": InvalidRequestError,
+    "invalid_request": InvalidRequestError,
+}
+event_error = partial(errors.event_error, "Gemini", _CODES)
 _MEDIA = ("image", "audio", "video", "document")
 
 
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    document = msgspec.json.decode(body)
+    document, body = read_json(body)
     if "status" not in document:
-        raise MalformedResponseError("the response is not an interaction: it has no status")
-    steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
-    return _response(document, steps, (Raw(body),))
+        raise event_error("", document) or MalformedResponseError(
+            "the response is not an interaction: it has no status"
+        )
+    steps = msgspec.json.decode(body, type=dict[str, Raw])["steps"] if document.get("steps") else b"[]"
+    return _response(document, msgspec.json.decode(steps, type=list[Raw]), (Raw(body),))
 
 
 def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
-    status = document.get("status")
+    status = text_at(document, "status")
     if status == "failed":
-        errors = document.get("errors") or [document.get("error") or {}]
-        raise ServerError(f"Gemini: {errors[0].get('message') or 'the interaction failed'}")
+        messages = [text_at(error, "message") for error in (*objects_at(document, "errors"), document.get("error"))]
+        raise ServerError(f"Gemini: {next(filter(None, messages), 'the interaction failed')}")
     decoded = [(msgspec.json.decode(raw_step), raw_step) for raw_step in steps]
     parts = tuple(part for step, raw_step in decoded for part in parts_of(step, raw_step))
     return ModelResponse(
         Message("model", parts, ProviderData(ORIGIN, Raw(b"[%b]" % b",".join(steps)))),
         _FINISH_REASONS.get(status or "", FinishReason.OTHER),
         raw_finish_reason=status,
-        usage=_usage(document.get("usage") or {}),
-        model=document.get("model"),
-        id=document.get("id") or None,
+        usage=_usage(document.get("usage")),
+        model=text_at(document, "model"),
+        id=text_at(document, "id") or None,
         raw=raw,
         citations=tuple(_citations([step for step, _ in decoded])),
     )
@@ -71,13 +83,13 @@ def parts_of(step: dict[str, Any], raw: Raw) -> Iterator[Part]:
     data = ProviderData(ORIGIN, raw)
     match step:
         case {"type": "model_output"}:
-            for content in step.get("content") or []:
+            for content in objects_at(step, "content"):
                 yield _content_part(content)
         case {"type": "function_call", "name": str(name)}:
-            call, arguments = ToolCall(str(step.get("id") or local_id()), name), step.get("arguments")
-            arguments = {} if arguments is None else arguments
-            yield with_arguments(call, arguments if isinstance(arguments, str) else json_text(arguments))
-        case {"type": "thought"} if text := "".join(item.get("text", "") for item in step.get("summary") or []):
+            yield with_arguments(ToolCall(str(step.get("id") or local_id()), name), step.get("arguments"))
+        case {"type": "thought"} if text := "".join(
+            str(item.get("text") or "") for item in objects_at(step, "summary")
+        ):
             yield Thought(text, data)
         case _:
             yield Opaque(str(step.get("type")), data)
@@ -89,23 +101,23 @@ def _content_part(content: dict[str, Any]) -> Part:
         return Text(str(content.get("text") or ""))
     if content_type in _MEDIA:
         media_type = str(content.get("mime_type") or f"{content_type}/*")
-        return Blob(media_type, base64=content.get("data"), url=content.get("uri"))
+        return Blob(media_type, base64=text_at(content, "data"), url=text_at(content, "uri"))
     raw = Raw(encode_json({"type": "model_output", "content": [content]}))
     return Opaque(str(content_type), ProviderData(ORIGIN, raw))
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _usage(usage: Any) -> Usage:
     names = ("input", "output", "thought", "cached", "tool_use")
-    return Usage(*(token_count(usage, f"total_{name}_tokens") for name in names))
+    return Usage(*(count_at(usage, f"total_{name}_tokens") for name in names))
 
 
 def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
     contents = [
-        content for step in steps if step.get("type") == "model_output" for content in step.get("content") or []
+        content for step in steps if step.get("type") == "model_output" for content in objects_at(step, "content")
     ]
-    for annotation in (annotation for content in contents for annotation in content.get("annotations") or []):
-        if url := annotation.get("url") or annotation.get("source"):
-            yield Citation(str(url), annotation.get("title") or "")
+    for annotation in (annotation for content in contents for annotation in objects_at(content, "annotations")):
+        if url := text_at(annotation, "url") or text_at(annotation, "source"):
+            yield Citation(url, text_at(annotation, "title") or "")
 
 
 class StreamDecoder(EventDecoder):
@@ -123,6 +135,7 @@ class StreamDecoder(EventDecoder):
         match item:
             case {"event_type": "interaction.created" | "interaction.completed", "interaction": dict(interaction)}:
                 self._document |= {name: value for name, value in interaction.items() if value not in (None, "")}
+                self.is_complete = item["event_type"] == "interaction.completed"
             case {"event_type": "interaction.status_update", "status": str(status)}:
                 self._document["status"] = status
             case {"event_type": "step.start", "index": int(index), "step": dict(step)}:
@@ -196,7 +209,10 @@ class StreamDecoder(EventDecoder):
         document = self._document
         if document.get("status") in (None, "in_progress"):
             return self.accumulator.response(
-                FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self.raw_items)
+                FinishReason.CUT,
+                model=text_at(document, "model"),
+                id=text_at(document, "id"),
+                raw=tuple(self.raw_items),
             )
         steps = [Raw(encode_json(step)) for _, step in sorted(self._steps.items())]
         response = _response(document, steps, tuple(self.raw_items))

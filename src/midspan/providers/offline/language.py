@@ -17,7 +17,8 @@ def words(name: str) -> frozenset[str]:
 
 
 STOP, ASKING, DAYS, NEGATING = words("stop"), words("asking"), words("days"), words("negating")
-_UNITS = {form: unit for unit, forms in LISTS["units"].items() for form in (unit, f"{unit}s", *forms.split())}
+_UNITS = {form: unit for unit in words("units_without_forms") for form in (unit, f"{unit}s")}
+_UNITS |= {form: unit for unit, forms in LISTS["units"].items() for form in (unit, f"{unit}s", *forms.split())}
 _NUMBERS = {word: value for value, word in enumerate(LISTS["numbers"].split(), 2)}
 _MONTHS = LISTS["months"].split()
 _SUFFIX = re.compile(r"(?:ational|ations?|ating|ators?|ated|ates?|ically|ical|ings?|ments?|ied|ed|ly)$")

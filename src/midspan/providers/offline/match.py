@@ -14,7 +14,7 @@ _NAMED, _MEASURED, _LIKELY, _FITS, _NO = 4, 3, 2, 1, 0
 """How clearly a value belongs to a parameter: the name, the unit, the kind or only the type fits."""
 _PLAIN, _BETWEEN, _FILLING = english.STOP | english.ASKING, english.words("between"), english.words("filling")
 _SWITCHES = english.stems(english.words("switches"))
-_CUES = {cue: frozenset(names.split()) for cue, names in english.LISTS["cues"].items()}
+_CUES = {cue: frozenset(names.split()) for names, cues in english.LISTS["cues"].items() for cue in cues.split()}
 _SIDES = {"from": "from", "to": "to", "into": "to", "in": "to"}
 _KINDS_OF_TEXT = {kind: frozenset(kinds.split()) for kind, kinds in english.LISTS["kinds_of_text"].items()}
 _SIGNS = {"plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}

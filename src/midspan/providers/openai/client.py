@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._http.messages import origin_of
+from midspan._http.messages import host_and_port
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
@@ -54,7 +54,7 @@ class OpenAI(ClosedOnExit):
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r}, {origin_of(self._client.base_url)!r})"
+        return f"{type(self).__name__}({self.model!r}, {host_and_port(self._client.base_url)!r})"
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response."""

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from midspan._types.exchange import (
     ArgumentsPartDelta,
@@ -21,7 +20,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import encode_json, token_count
+from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at, value_at
 from midspan.providers.errors import OPENAI_CODES, event_error
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.openai.profile import Preset
@@ -45,7 +44,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 def decode_response(body: bytes, preset: Preset) -> ModelResponse:
     """Return a whole response."""
-    document = msgspec.json.decode(body)
+    document, body = read_json(body)
     if error := event_error(preset.service, OPENAI_CODES, "", document):
         raise error  # some services answer 200 and report the error in the body
     choice = document["choices"][0]
@@ -67,21 +66,29 @@ def _response(
     preset: Preset,
 ) -> ModelResponse:
     finish_reason = _finish_reason(reason)
-    refusal = message.get("refusal")
-    if isinstance(refusal, str) and refusal and finish_reason is FinishReason.END:
+    refusal = text_at(message, "refusal")
+    if refusal and finish_reason is FinishReason.END:
         finish_reason = FinishReason.REFUSED
-    has_ids = all(call.get("id") for call in message.get("tool_calls") or [])
-    data = ProviderData(preset.name, raw_message) if has_ids else ProviderData(preset.name)
+    data = ProviderData(preset.name, raw_message) if _can_be_sent_back(message) else ProviderData(preset.name)
     return ModelResponse(
         Message("model", parts, data),
         finish_reason,
-        raw_finish_reason=reason or None,
+        raw_finish_reason=str(reason) if reason else None,
         finish_message=refusal or None,
-        usage=usage_of(document.get("usage") or {}),
-        model=document.get("model"),
-        id=document.get("id"),
+        usage=usage_of(document.get("usage")),
+        model=text_at(document, "model"),
+        id=text_at(document, "id"),
         raw=raw,
         citations=tuple(_citations(message)),
+    )
+
+
+def _can_be_sent_back(message: dict[str, Any]) -> bool:
+    """Whether the calls of a message have ids, as requests need them, and the documented form."""
+    calls = message.get("tool_calls")
+    return calls is None or (
+        isinstance(calls, list)
+        and all(text_at(call, "id") and isinstance(call.get("function", {}), dict) for call in calls)
     )
 
 
@@ -131,11 +138,8 @@ def _content_parts(content: Any, preset: Preset) -> Iterator[Part]:
 
 def _call(call: dict[str, Any], preset: Preset) -> ToolCall:
     function = call.get("function") or {}
-    id, arguments = str(call.get("id") or local_id()), function.get("arguments")
-    decoded = ToolCall(id, str(function.get("name") or ""), provider_data=_call_data(call, preset))
-    if isinstance(arguments, dict):
-        return replace(decoded, arguments=arguments)  # some services send the object itself
-    return with_arguments(decoded, arguments if isinstance(arguments, str) else "")
+    id, name = str(call.get("id") or local_id()), str(function.get("name") or "")
+    return with_arguments(ToolCall(id, name, provider_data=_call_data(call, preset)), function.get("arguments"))
 
 
 def _call_data(call: dict[str, Any], preset: Preset) -> ProviderData | None:
@@ -149,25 +153,30 @@ def _finish_reason(reason: Any) -> FinishReason:
     return _FINISH_REASONS.get(str(reason), FinishReason.OTHER)
 
 
-def usage_of(usage: dict[str, Any]) -> Usage:
+def usage_of(usage: Any) -> Usage:
     """Return the tokens of a response. Services differ in whether reasoning is part of the completion."""
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    prompt, completion, total = (token_count(usage, name) for name in names)
-    thoughts = token_count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    prompt, completion, total = (count_at(usage, name) for name in names)
+    thoughts = count_at(usage, "completion_tokens_details", "reasoning_tokens")
     excludes_reasoning = total == prompt + completion + thoughts
-    details = usage.get("prompt_tokens_details")
-    cached = token_count(details, "cached_tokens") or token_count(usage, "prompt_cache_hit_tokens")
-    written = token_count(details, "cache_write_tokens") or token_count(usage, "cache_creation_input_tokens")
+    details = value_at(usage, "prompt_tokens_details")
+    cached = count_at(details, "cached_tokens") or count_at(usage, "prompt_cache_hit_tokens")
+    written = count_at(details, "cache_write_tokens") or count_at(usage, "cache_creation_input_tokens")
     output = completion if excludes_reasoning else max(0, completion - thoughts)
     return Usage(prompt, output, thoughts, cached, cache_write=written)
 
 
 def _citations(message: dict[str, Any]) -> Iterator[Citation]:
-    for annotation in message.get("annotations") or []:
-        citation = annotation.get("url_citation") if isinstance(annotation, dict) else None
-        if citation and citation.get("url"):
-            start, end = citation.get("start_index"), citation.get("end_index")
-            yield Citation(citation["url"], citation.get("title") or "", start, end)
+    for annotation in objects_at(message, "annotations"):
+        yield from url_citation(annotation.get("url_citation"))
+
+
+def url_citation(fields: Any, *, offset: int = 0) -> Iterator[Citation]:
+    """Yield the citation of a URL, if there is one. `offset` is where the text that it is about starts."""
+    if url := text_at(fields, "url"):
+        places = [fields.get(name) for name in ("start_index", "end_index")]
+        start, end = [place + offset if isinstance(place, int) else None for place in places]
+        yield Citation(url, text_at(fields, "title") or "", start, end)
 
 
 class StreamDecoder(EventDecoder):
@@ -198,6 +207,7 @@ class StreamDecoder(EventDecoder):
             yield from self._decode_delta(choice.get("delta") or choice.get("message") or {})
             if choice.get("finish_reason") is not None:
                 self._reason = choice["finish_reason"]
+                self.is_complete = True
 
     def _decode_delta(self, delta: dict[str, Any]) -> Iterator[PartEvent]:
         thought = next((delta[name] for name in REASONING_FIELDS if delta.get(name)), None)
@@ -206,7 +216,7 @@ class StreamDecoder(EventDecoder):
                 self._texts.setdefault(name, []).append(delta[name])
         if isinstance(thought, str):
             yield from self.accumulator.add_thought(thought)
-        _add_details(self._message, delta.get("reasoning_details"))
+        _add_details(self._message, objects_at(delta, "reasoning_details"))
         content = delta.get("content")
         for part in _content_parts(content or delta.get("refusal"), self._preset):
             if isinstance(part, Text) and content:
@@ -246,7 +256,7 @@ class StreamDecoder(EventDecoder):
         Services differ: some repeat the id in each delta, some give every call the index 0, some give neither.
         """
         index, id, name = delta.get("index"), delta.get("id"), (delta.get("function") or {}).get("name")
-        if id and (known := next((call for call in self._calls if call.given_id == id), None)):
+        if id and (known := next((call for call in self._calls if call.given_id == id and call.index == index), None)):
             return known
         same_index = [call for call in self._calls if index is None or call.index == index]
         last = same_index[-1] if same_index else None
@@ -311,12 +321,10 @@ class _StreamedCall:
         return {"type": "function", **self.fields, "id": self.id, "function": function}
 
 
-def _add_details(message: dict[str, Any], details: Any) -> None:
+def _add_details(message: dict[str, Any], details: list[dict[str, Any]]) -> None:
     """Append streamed reasoning details; pieces of the same detail are joined."""
-    if not isinstance(details, list):
-        return
-    known = message.setdefault("reasoning_details", [])
     for detail in details:
+        known = message.setdefault("reasoning_details", [])
         last = known[-1] if known else None
         if last is None or any(last.get(name) != detail.get(name) for name in ("type", "index")):
             known.append(dict(detail))

@@ -20,9 +20,10 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import ProviderError
-from midspan.providers.encoding import arguments_text, encode_json, token_count
+from midspan.providers.encoding import arguments_text, count_at, encode_json, objects_at, read_json, text_at
 from midspan.providers.errors import OPENAI_CODES, event_error
 from midspan.providers.event_decoder import EventDecoder
+from midspan.providers.openai.decode import url_citation
 from midspan.providers.openai_responses.profile import ORIGIN
 from midspan.providers.stream import with_arguments
 
@@ -37,10 +38,10 @@ _BETWEEN_SUMMARIES = "\n\n"
 
 def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
-    document = msgspec.json.decode(body)
-    raw_items = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["output"], type=list[Raw])
+    document, body = read_json(body)
     if error := response_error("", document):
         raise error
+    raw_items = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["output"], type=list[Raw])
     return _response(document, raw_items, (Raw(body),))
 
 
@@ -56,11 +57,11 @@ def response_error(name: str, item: Any) -> ProviderError | None:
 
 def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
     parts = tuple(part for raw_item in raw_items for part in _parts(raw_item))
-    status = document.get("status")
-    reason = (document.get("incomplete_details") or {}).get("reason") if status == "incomplete" else status
+    status = text_at(document, "status")
+    reason = text_at(document, "incomplete_details", "reason") if status == "incomplete" else status
     finish_reason = _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
-    contents = [content for item in document["output"] for content in item.get("content") or []]
-    refusal = next((content.get("refusal") for content in contents if content.get("type") == "refusal"), None)
+    contents = [content for item in document["output"] for content in objects_at(item, "content")]
+    refusal = next((text_at(content, "refusal") for content in contents if content.get("type") == "refusal"), None)
     if refusal and finish_reason is FinishReason.END:
         finish_reason = FinishReason.REFUSED
     if finish_reason is not FinishReason.END and parts and isinstance(parts[-1], ToolCall):
@@ -70,9 +71,9 @@ def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ..
         finish_reason,
         raw_finish_reason=reason,
         finish_message=refusal,
-        usage=_usage(document.get("usage") or {}),
-        model=document.get("model"),
-        id=document.get("id"),
+        usage=_usage(document.get("usage")),
+        model=text_at(document, "model"),
+        id=text_at(document, "id"),
         raw=raw,
         citations=tuple(_citations(contents)),
     )
@@ -85,12 +86,12 @@ def _parts(raw: Raw) -> Iterator[Part]:
     match item:
         case {"type": "message", "content": [{"type": "output_text", "text": str(text)}]}:
             yield Text(text, data)
-        case {"type": "message", "content": list(contents)}:
-            for content in contents:
+        case {"type": "message", "content": list()}:
+            for content in objects_at(item, "content"):
                 yield Text(str(content.get("text") or content.get("refusal") or ""))
         case {"type": "function_call", "name": str(name)}:
             call = ToolCall(str(item.get("call_id") or local_id()), name, provider_data=data)
-            yield with_arguments(call, item.get("arguments") or "")
+            yield with_arguments(call, item.get("arguments"))
         case {"type": "reasoning"} if text := reasoning_text(item):
             yield Thought(text, data)
         case _:
@@ -99,35 +100,28 @@ def _parts(raw: Raw) -> Iterator[Part]:
 
 def reasoning_text(item: dict[str, Any]) -> str:
     """Return what a reasoning item shows: the summary, or the reasoning itself."""
-    pieces = item.get("summary") or item.get("content") or []
+    pieces = objects_at(item, "summary") or objects_at(item, "content")
     return _BETWEEN_SUMMARIES.join(str(piece.get("text") or "") for piece in pieces)
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    details = usage.get("input_tokens_details")
-    thoughts = token_count(usage.get("output_tokens_details"), "reasoning_tokens")
+def _usage(usage: Any) -> Usage:
+    thoughts = count_at(usage, "output_tokens_details", "reasoning_tokens")
     return Usage(
-        input=token_count(usage, "input_tokens"),
-        output=max(0, token_count(usage, "output_tokens") - thoughts),
+        input=count_at(usage, "input_tokens"),
+        output=max(0, count_at(usage, "output_tokens") - thoughts),
         thoughts=thoughts,
-        cached=token_count(details, "cached_tokens"),
-        cache_write=token_count(details, "cache_write_tokens"),
+        cached=count_at(usage, "input_tokens_details", "cached_tokens"),
+        cache_write=count_at(usage, "input_tokens_details", "cache_write_tokens"),
     )
 
 
 def _citations(contents: list[dict[str, Any]]) -> Iterator[Citation]:
     offset = 0
     for content in contents:
-        for annotation in content.get("annotations") or []:
-            if annotation.get("type") == "url_citation" and annotation.get("url"):
-                start, end = annotation.get("start_index"), annotation.get("end_index")
-                yield Citation(
-                    annotation["url"],
-                    annotation.get("title") or "",
-                    start + offset if isinstance(start, int) else None,
-                    end + offset if isinstance(end, int) else None,
-                )
-        offset += len(content.get("text") or "")
+        for annotation in objects_at(content, "annotations"):
+            if annotation.get("type") == "url_citation":
+                yield from url_citation(annotation, offset=offset)
+        offset += len(text_at(content, "text") or "")
 
 
 class StreamDecoder(EventDecoder):
@@ -140,7 +134,6 @@ class StreamDecoder(EventDecoder):
         self._streamed: set[int] = set()
         """Output items whose text was streamed."""
         self._document: dict[str, Any] = {}
-        self._is_complete = False
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         match item:
@@ -166,7 +159,7 @@ class StreamDecoder(EventDecoder):
             case {"type": "response.output_item.done", "output_index": int(index), "item": dict(done)}:
                 yield from self._end_item(index, done)
             case {"type": "response.completed" | "response.incomplete", "response": dict(response)}:
-                self._document, self._is_complete = response, True
+                self._document, self.is_complete = response, True
             case {"type": "response.created" | "response.in_progress", "response": dict(response)}:
                 self._document = response
 
@@ -190,9 +183,9 @@ class StreamDecoder(EventDecoder):
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         document = self._document
-        if self._is_complete and isinstance(document.get("output"), list):
+        if self.is_complete and isinstance(document.get("output"), list):
             items = [Raw(encode_json(item)) for item in document["output"]]
             return _response(document, items, tuple(self.raw_items))
         return self.accumulator.response(
-            FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self.raw_items)
+            FinishReason.CUT, model=text_at(document, "model"), id=text_at(document, "id"), raw=tuple(self.raw_items)
         )

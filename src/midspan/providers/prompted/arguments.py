@@ -7,7 +7,7 @@ could be one of its arguments makes the call unreadable.
 import re
 from typing import Any
 
-from midspan._schema.lenient_json import CUT, TOKEN_QUOTES, InvalidJson, LenientJsonParser, loads
+from midspan._schema.lenient_json import CUT, TOKEN_QUOTES, InvalidJson, LenientJsonParser, parse_lenient_json
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
 from midspan._types.parts import ToolCall
 from midspan.providers.prompted.scanner import Scanner, Unreadable
@@ -128,7 +128,7 @@ def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]
         return text
     may_be_string = "string" in types and not is_string
     try:
-        value = loads(text)
+        value = parse_lenient_json(text)
     except InvalidJson:
         if not may_be_string or (text.lstrip().startswith(("{", "[")) and types & {"object", "array"}):
             raise Unreadable(f"{text[:80]!r} is not a valid value of {key[:80]!r}") from None

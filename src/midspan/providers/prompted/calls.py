@@ -6,7 +6,7 @@ Members other than the name and the arguments make a call unreadable: an extra b
 import re
 from typing import Any
 
-from midspan._schema.lenient_json import CUT, InvalidJson, loads
+from midspan._schema.lenient_json import CUT, InvalidJson, parse_lenient_json
 from midspan._types.parts import ToolCall
 from midspan.providers.prompted.arguments import (
     TAGS,
@@ -35,7 +35,15 @@ def read_calls(scanner: Scanner) -> ReadCalls:
     form, begin, end = scanner.form, scanner.at, scanner.at
     calls: list[ToolCall] = []
     has_more = True
-    while has_more and (more := _read_marked_calls(scanner)) is not None:
+    while has_more:
+        scanner.match(_NO_CALL)
+        mark = scanner.accept(*CALL_MARKS)
+        scanner.skip_space()
+        more = _read_any(scanner)
+        if more is None:
+            break
+        if mark:
+            scanner.expect(CALL_MARKS[mark])
         calls += more
         end = scanner.at
         has_more = bool(scanner.accept(",", ";")) or form.needs_end_mark
@@ -49,16 +57,6 @@ def read_calls(scanner: Scanner) -> ReadCalls:
         raise Unreadable(f"expected {form.end_marks[0]} after it")
     scanner.at = end
     reject_more_arguments(scanner)
-    return calls
-
-
-def _read_marked_calls(scanner: Scanner) -> ReadCalls:
-    scanner.match(_NO_CALL)
-    mark = scanner.accept(*CALL_MARKS)
-    scanner.skip_space()
-    calls = _read_any(scanner)
-    if calls is not None and mark:
-        scanner.expect(CALL_MARKS[mark])
     return calls
 
 
@@ -117,7 +115,7 @@ _CALL_ID = re.compile(r"[\w-]{0,64}")
 
 
 def _read_named(scanner: Scanner, *, is_unambiguous: bool) -> ToolCall | None:
-    """Read a call that begins with the name of its tool, also in `print(…)`. In plain text, the tool is declared."""
+    """Read a call that begins with the name of its tool, or with `print(`. In plain text, the tool must be declared."""
     scanner.match(_ASSIGNMENT)
     opening = scanner.accept("print(", "python(")
     is_gemma = bool(scanner.accept("call:"))
@@ -216,7 +214,7 @@ def _json_call(scanner: Scanner, item: Any) -> ToolCall | None:
     arguments = item[argument_keys[0]]
     if isinstance(arguments, str):
         try:
-            arguments = loads(arguments)
+            arguments = parse_lenient_json(arguments)
         except InvalidJson as error:
             raise Unreadable(f"its {argument_keys[0]} are not an object: {error}") from None
     if not isinstance(arguments, dict | None):

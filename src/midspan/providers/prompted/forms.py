@@ -53,8 +53,6 @@ _HARMONY = re.compile(
     r"<\|(?:start\|>assistant|channel\|>)(?:<\|channel\|>|[\s\w]){0,40}?(?<!\w)to=(?P<name>[\w.:-]{1,128}+)"
     r"(?:<\|c(?:hannel|onstrain)\|>|[\s\w]){0,40}?<\|message\|>"
 )
-
-
 _REACT = re.compile(r"Action:\s{0,4}(?P<name>[^\W\d][\w./:-]{0,99})\s{1,8}Action Input:")
 _GEMINI_CALL = re.compile(r"call:[^\W\d][\w./:-]{0,99}\{")
 _NOT_INDENTED = re.compile(r"(?<![ \t])\w")  # indented code may be inside an `if`, so it is not a call
@@ -134,7 +132,7 @@ def _mark_pattern() -> str:
     tails = {first: [rf"(?<![_\\].){rest}(?:{NONCE})?{_COLON}", in_any_case], first.lower(): [in_any_case]}
     for mark in sorted([*_FORMS, *_OTHER_MARKS], key=len, reverse=True):
         tails.setdefault(mark[0], []).append(_before(mark) + re.escape(mark[1:]))
-    return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in tails.items())
+    return "|".join(f"{re.escape(begin)}(?:{'|'.join(branches)})" for begin, branches in tails.items())
 
 
 def _before(mark: str) -> str:
@@ -163,7 +161,7 @@ def has_call(text: str, begin: int, end: int) -> bool:
 _MARKS = (PROMPT_MARKER, *_FORMS, *_OTHER_MARKS, *THOUGHTS.values())
 _BEGINNINGS = frozenset(mark[:size].casefold() for mark in _MARKS for size in range(1, len(mark)))
 _MAX_HELD_CHARS = 100
-"""More than the longest mark, also with a nonce."""
+"""More than the longest mark, even with a nonce."""
 _OPEN_MARKER = re.compile(
     rf"(?i:{re.escape(PROMPT_MARKER)})(?:\[[^\]\n]{{0,64}}|(?:{NONCE})?[*`_]{{0,3}}[ \t]{{0,3}})\Z"
 )
@@ -174,7 +172,7 @@ def held_from(text: str, at: int) -> int:
     begin = max(at, len(text) - _MAX_HELD_CHARS)
     marker = _OPEN_MARKER.search(text, begin)
     held = len(text) if marker is None else marker.start()
-    return next((at for at in range(begin, held) if text[at:].casefold() in _BEGINNINGS), held)
+    return next((start for start in range(begin, held) if text[start:].casefold() in _BEGINNINGS), held)
 
 
 def escape_marks(json: str) -> str:

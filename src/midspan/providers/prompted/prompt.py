@@ -1,13 +1,11 @@
 """What a text-only model reads: the system prompt with the tools, and the conversation.
 
 The text of the model is sent back unchanged. Results become text of the user, one line of JSON each. Start marks of
-calls in results are escaped, so a model that repeats them makes no call. `EchoFilter` detects calls that the model
-repeats from other texts.
+calls in results are escaped, so a model that repeats them makes no call.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +16,10 @@ from midspan._schema.tree import TYPES, SchemaNode
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.providers.encoding import json_text, own_data, result_text
-from midspan.providers.prompted.calls import NAME_KEYS
+from midspan.providers.encoding import json_text, own_data
 from midspan.providers.prompted.forms import escape_marks
 from midspan.providers.prompted.reader import rejected_call
-from midspan.providers.prompted.scanner import NAMESPACE, parameters_of
+from midspan.providers.prompted.scanner import parameters_of
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
@@ -126,16 +123,16 @@ def render(history: History, marker: str) -> History:
     def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
         rendered = History() if rendered is None else rendered
         before = history.messages[len(rendered) - 1] if len(rendered) else None
-        turns = [
-            _model_turn(message, marker) if message.role == "model" else _user_turn(previous, message)
+        messages = [
+            _model_message(message, marker) if message.role == "model" else _user_message(previous, message)
             for previous, message in zip((before, *new), new, strict=False)
         ]
-        return rendered.append(*turns)
+        return rendered.append(*messages)
 
     return history.derived((ORIGIN, marker), extend)
 
 
-def _user_turn(before: Message | None, message: Message) -> Message:
+def _user_message(before: Message | None, message: Message) -> Message:
     """Return the message as text, after the errors of calls in the turn before that it does not report itself."""
     rejected = filter(None, map(rejected_call, before.parts if before is not None else ()))
     parts: list[Part] = [Text(f"TOOL_ERROR {call.error}\n") for call in rejected if call.error not in message.text]
@@ -151,7 +148,7 @@ def _result(result: ToolResult) -> Iterator[Part]:
     yield from result.media
 
 
-def _model_turn(message: Message, marker: str) -> Message:
+def _model_message(message: Message, marker: str) -> Message:
     """Return what the model wrote; of a turn of another provider, or one that was edited, its calls in our form."""
     data = turn_data(message)
     if data is not None:
@@ -168,68 +165,3 @@ def _model_turn(message: Message, marker: str) -> Message:
             case Opaque() if (rejected := rejected_call(part)) is not None:
                 parts.append(Text(rejected.text))
     return Message("model", tuple(parts))
-
-
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-# From Thai on, scripts without spaces between words: each letter is a token.
-_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_\u0e00-\U0010ffff]+|[^\W\d_]")
-_LITERALS = frozenset(["true", "false", "null"])
-_QUOTES = r"[\"'“”`*\\]{0,6}"
-
-
-class EchoFilter:
-    """Detects calls that a model only repeats from the texts of the user, the results and the files.
-
-    A call is an echo if one of these texts calls the same tool, in whatever form, and contains all words and numbers
-    of the arguments. So a quotation is recognised even if the model changed spaces, quotes or the form of the call.
-    The texts are read when the first call is checked.
-    """
-
-    def __init__(self, messages: Iterable[Message]) -> None:
-        self._messages = tuple(messages)
-        self._calling: dict[str, list[tuple[str, frozenset[str | float]]]] = {}
-        """The texts that call a tool, by its name, each with its tokens."""
-
-    def is_echo(self, call: ToolCall, nonce: str) -> bool:
-        """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
-        if call.name not in self._calling:
-            pattern = _calls_of(call.name)
-            self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
-        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
-        return any(nonce in text and wanted <= tokens for text, tokens in self._calling[call.name])
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        """The texts of users, results and files, raw and with their escape sequences decoded."""
-        texts: list[str] = []
-        for message in self._messages:
-            if message.role == "user":
-                blobs = [part for part in message.parts if isinstance(part, Blob)]
-                blobs += [blob for result in message.results for blob in result.media]
-                texts += [message.text, *map(result_text, message.results), *map(_file_text, blobs)]
-        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
-
-
-def _tokens(text: str) -> frozenset[str | float]:
-    """Return the words and the numbers of a text, without signs."""
-    tokens = _TOKEN.findall(text.casefold())
-    return frozenset(float(token) if token[0].isdecimal() else token for token in tokens)
-
-
-def _calls_of(name: str) -> re.Pattern[str]:
-    """Return an expression for the beginning of a call of this tool in any form."""
-    tool = re.escape(name)
-    return re.compile(
-        rf"(?<![\w-]){tool}{_QUOTES}\s*[({{\[<]"
-        rf"|(?:[>=\]|]|{_QUOTES}(?:{'|'.join(NAME_KEYS)}){_QUOTES}\s*:|(?i:action|call)\S{{0,80}}:)"
-        rf"\s*{_QUOTES}(?:{NAMESPACE})?{tool}(?![\w-])"
-    )
-
-
-def _file_text(blob: Blob) -> str:
-    is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
-    return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")

@@ -45,7 +45,7 @@ _MARKER_PLACE = re.compile(
     rf"(?:[\n\r]|<\|message\|>|{'|'.join(map(re.escape, THOUGHTS.values()))})[ \t\xa0\u200b\ufeff]*"
     r"(?:```(?:\w+[ \t]+)?|(?:[-*+•→]|\d{1,3}[.)])[ \t]+)?[*_\[ \t]*\Z|[A-Za-z0-9]\Z|[.!?…。][ \t]*\Z"
 )
-"""Where models write the marker: at the start of a line, also after a list mark or in bold, or after a sentence.
+"""Where models write the marker: at the start of a line, perhaps after a list mark or in bold, or after a sentence.
 
 A marker within a sentence, a quotation or a comment is probably only mentioned.
 """
@@ -55,7 +55,7 @@ _QUOTED = re.compile(
 )
 """Where a call in another form is a quotation: after an opening quotation mark, or in a quoted line, table or comment.
 
-Models write the marks of these forms anywhere else, also within a sentence.
+Models write the marks of these forms anywhere else, even within a sentence.
 """
 _CONDITION = re.compile(
     r"[^\S\r\n]*+(?:(?:[#/(,;\u2013\u2014-]++[^\S\r\n]*+)?(?:but )?(?:only )?(?:if|unless|until|except|when|once)\b"
@@ -146,9 +146,9 @@ class CallReader:
     def next_id(self) -> str:
         return f"gemini_call_{next(self._numbers)}"
 
-    def _read(self, more: str, *, is_final: bool) -> None:
+    def _read(self, text: str, *, is_final: bool) -> None:
         """Read as far as the text is known to be text; at the end, read the calls."""
-        self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + more
+        self._text = text = self._text[max(0, self._at - _LOOKBEHIND_CHARS) :] + text
         self._at = self._pieces_begin = search_at = min(self._at, _LOOKBEHIND_CHARS)
         while not self._rest_is_text:
             if self._thought_end is not None:
@@ -262,9 +262,9 @@ class CallReader:
     def _reject_unreadable(self, begin: int, tool: str, problem: str, *, is_only_problem: bool) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes."""
         text = self._text
-        more = "; calls after it are not made" if has_call(text, begin + 1, len(text)) else ""
+        suffix = "; calls after it are not made" if has_call(text, begin + 1, len(text)) else ""
         subject = f"the call of {tool}" if tool else "a call"
-        error = f"{subject} cannot be read: {problem}{more}"
+        error = f"{subject} cannot be read: {problem}{suffix}"
         self._add_text(begin)
         self._add_call(RejectedCall(text[begin:], error, tool or None, is_only_problem))
         self._at = len(text)

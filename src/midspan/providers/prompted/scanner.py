@@ -1,6 +1,7 @@
 """Reads marks, names and values from text that may contain calls; declares what a form of calls is.
 
-A mark is a fixed text with which a call begins or ends, such as `<tool_call>`.
+A mark is a fixed text with which a call begins or ends, such as `<tool_call>`. The marker is the mark that the prompt
+asks for, `TOOL_CALL`.
 """
 
 import re

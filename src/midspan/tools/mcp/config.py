@@ -3,15 +3,15 @@
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from midspan._schema.conversion import settings_of
 from midspan.errors import ConfigError
-from midspan.tools.mcp.lock import LOCK_NAME, Lockfile
 from midspan.tools.mcp.options import MCPOptions
 from midspan.tools.mcp.server import MCPServer
 
@@ -35,9 +35,9 @@ class ServerEntry(Struct, frozen=True, rename="camel"):
     headers: dict[str, str] = {}
     include_tools: list[str] | None = None
     exclude_tools: list[str] = []
-    timeout: float | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
     """Of one call, in milliseconds, as in other programs."""
-    startup_timeout: float | None = None
+    startup_timeout: Annotated[float, Meta(gt=0)] | None = None
     """In milliseconds."""
     disabled: bool = False
 
@@ -47,10 +47,6 @@ class ServerEntry(Struct, frozen=True, rename="camel"):
         command = None if self.command is None else " ".join((self.command, *self.args))
         targets = [target for target in (command, self.url or self.http_url) if target]
         return " and ".join(targets) + (" (not valid: only one of them is allowed)" if len(targets) > 1 else "")
-
-
-class _ConfigFile(Struct, frozen=True):
-    mcp_servers: dict[str, dict[str, Any]] = msgspec.field(name="mcpServers")
 
 
 def load_mcp_servers(path: str | Path, **options: Unpack[MCPOptions]) -> list[MCPServer]:
@@ -68,18 +64,21 @@ def read_config(path: Path, *, expand: bool = True) -> dict[str, ServerEntry]:
     Without `expand`, variables are not replaced, so that no secret is shown.
     """
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_ConfigFile)
+        document = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{str(path)!r} is not a configuration of MCP servers: {error}") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{str(path)!r} is not valid JSON: {error}") from error
-    return {name: _entry(name, fields, path, expand=expand) for name, fields in document.mcp_servers.items()}
+    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{str(path)!r} is not a configuration of MCP servers; it needs an object 'mcpServers'")
+    return {name: _entry(name, fields, path, expand=expand) for name, fields in servers.items()}
 
 
-def _entry(name: str, fields: dict[str, Any], path: Path, *, expand: bool) -> ServerEntry:
+def _entry(name: str, fields: Any, path: Path, *, expand: bool) -> ServerEntry:
     where = f"the server {name!r} in {str(path)!r}"
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{where} must be an object with a command or a url")
     if fields.get("type") == "sse":
         raise ConfigError(
             f"{where} uses the transport sse, which the protocol has replaced; use its streamable HTTP URL"
@@ -89,31 +88,37 @@ def _entry(name: str, fields: dict[str, Any], path: Path, *, expand: bool) -> Se
     if fields.get("disabled") is True and expand:
         fields = {"disabled": True}
     try:
-        expanded = _expand(fields, os.environ) if expand else fields
+        expanded = _map_strings(fields, _expand) if expand else fields
     except KeyError as error:
         raise ConfigError(f"{where} uses ${{{error.args[0]}}}, which is not set; set it, or write a default") from error
     try:
         return msgspec.convert(expanded, ServerEntry)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}") from error
+    except msgspec.ValidationError:
+        # The error quotes values: as they are in the file, and none that may be secret.
+        hidden = {field: _map_strings(fields[field], lambda _: "…") for field in fields.keys() & {"env", "headers"}}
+        return settings_of(ServerEntry, fields | hidden, where, fields)
 
 
-def _expand(value: Any, variables: Mapping[str, str]) -> Any:
-    """Replace `${NAME}` and `${NAME:-default}` in all strings. Raises KeyError for a variable that is not set."""
+def _map_strings(value: Any, function: Callable[[str], str]) -> Any:
     match value:
         case str():
-            return _VARIABLE.sub(lambda match: _variable(match[1], match[2], variables), value)
+            return function(value)
         case dict():
-            return {key: _expand(item, variables) for key, item in value.items()}
+            return {key: _map_strings(item, function) for key, item in value.items()}
         case list():
-            return [_expand(item, variables) for item in value]
+            return [_map_strings(item, function) for item in value]
     return value
 
 
-def _variable(name: str, default: str | None, variables: Mapping[str, str]) -> str:
-    if variables.get(name):
-        return variables[name]
-    if default is None and name not in variables:
+def _expand(text: str) -> str:
+    """Replace `${NAME}` and `${NAME:-default}`. Raises KeyError for a variable that is not set."""
+    return _VARIABLE.sub(lambda match: _variable(match[1], match[2]), text)
+
+
+def _variable(name: str, default: str | None) -> str:
+    if os.environ.get(name):
+        return os.environ[name]
+    if default is None and name not in os.environ:
         raise KeyError(name)
     return default or ""
 
@@ -140,8 +145,3 @@ def server_of(name: str, entry: ServerEntry, path: Path, options: MCPOptions) ->
         return MCPServer([entry.command, *entry.args], **fields)
     except ConfigError as error:
         raise ConfigError(f"the server {name!r} in {str(path)!r}: {error}") from error
-
-
-def lock_of(path: Path) -> Lockfile:
-    """Return the lock in the folder of a configuration file."""
-    return Lockfile(path.parent / LOCK_NAME)

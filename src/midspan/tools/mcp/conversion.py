@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from midspan._schema.arguments import SchemaValidator
+from midspan._schema.jsonable import to_jsonable
 from midspan._schema.tree import change_subschemas
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
 from midspan._types.texts import replace_surrogates, truncate
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, ResultError
 from midspan.tools.source import bulleted
 
 NO_OUTPUT = "Tool executed successfully with no output"
@@ -128,7 +129,10 @@ def to_tool_result(call: ToolCall, result: types.CallToolResult, tool: RemoteToo
     content = tuple(map(_part, result.content))
     if result.is_error:
         return _error(call, content)
-    value = result.structured_content
+    try:
+        value = to_jsonable(result.structured_content)  # the SDK accepts NaN
+    except ResultError as error:
+        return call.error_result(f"invalid response: {error}")
     if tool.response is not None:
         if value is None and "structured_content" not in result.model_fields_set:
             return call.error_result(

@@ -18,7 +18,7 @@ from midspan.tools.mcp.lock import Lockfile
 from midspan.tools.mcp.protocols import ProtocolCache
 
 Approve = Callable[[ToolCall], Awaitable[bool]]
-"""Asked before each call of a tool that needs approval."""
+"""Asked before each call of a tool that needs approval. Only True approves it."""
 
 _INHERITED = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
@@ -116,7 +116,7 @@ def read_options(command: str | Sequence[str] | None, url: str | None, options: 
     if url is not None and not str(url).startswith(("http://", "https://")):
         raise ConfigError(f"the url of an MCP server must start with http:// or https://, got {url!r}")
     approve = options.get("approve")
-    if callable(approve) and not is_async(approve):
+    if approve is not None and not isinstance(approve, bool) and not is_async(approve):
         raise ConfigError(f"approve must be True or an async function, got {approve!r:.80}")
     fields: dict[str, Any] = {name: value for name, value in options.items() if name in MCPConfig.__struct_fields__}
     fields.setdefault("name", _default_name(words, url))

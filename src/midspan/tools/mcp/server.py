@@ -28,7 +28,7 @@ from midspan.tools.source import (
     describe_error,
     unknown_tool_result,
 )
-from midspan.tools.wrap import BoundLoop
+from midspan.tools.wrap import OwnerLoop
 
 if TYPE_CHECKING:
     from midspan.tools.mcp.calls import Calls
@@ -65,7 +65,7 @@ class MCPServer(ToolSource):
         self._protocol_cache = options.get("protocol_cache", PROCESS_CACHE)
         lock = options.get("lock")
         self._lock = lock if isinstance(lock, Lockfile | None) else Lockfile(lock)
-        self._bound_loop = BoundLoop()
+        self._bound_loop = OwnerLoop()
         self._connection: MCPConnection | None = None
         self._calls: Calls | None = None
         self._lost: MCPConnection | None = None
@@ -361,7 +361,7 @@ class MCPServer(ToolSource):
         return unknown_tool_result(call, self._tools)
 
     async def _is_approved(self, call: ToolCall) -> bool:
-        return self._approve is True or (callable(self._approve) and await self._approve(call))
+        return self._approve is True or (callable(self._approve) and await self._approve(call) is True)
 
 
 def _timeout(timeout: float | None, caller_deadline: float | None) -> float | None:

@@ -1,7 +1,8 @@
 """What pools and worker processes are started with: options, limits, and the tools that a worker loads."""
 
 from copy import copy
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +41,9 @@ class WorkerLimits(Struct, frozen=True, kw_only=True):
             try:
                 msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
-                raise ConfigError(f"invalid {field.name}={value!r}: {error}") from error
+                number = "number of seconds" if field.name.endswith("_seconds") else "int"
+                optional = " or None" if NoneType in get_args(field.type) else ""
+                raise ConfigError(f"{field.name} must be a positive {number}{optional}, got {value!r:.80}") from error
 
 
 class WorkerSetup(Struct, frozen=True, omit_defaults=True):

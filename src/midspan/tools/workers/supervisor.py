@@ -125,7 +125,7 @@ def _run_worker(
 
 
 def _open_output(descriptor: int) -> TextIO:
-    """Open stdout or stderr. It writes whole lines, also with PYTHONUNBUFFERED, so that a crash does not cut one."""
+    """Open stdout or stderr. It writes whole lines, even with PYTHONUNBUFFERED, so that a crash does not cut one."""
     encoding = (sys.stdout if descriptor == 1 else sys.stderr).encoding
     return open(descriptor, "w", 1, encoding, "backslashreplace", closefd=False)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from socket import AF_INET, AF_INET6, create_server
 from typing import Any, Self
 
 from mcp.server.stdio import stdio_server
@@ -13,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen_error
+from midspan._http.serving import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins, listen, url_of
 from midspan.errors import ConfigError
 from midspan.tools.mcp.serve.server import ToolServer, mcp_server
 from midspan.tools.wrap import ToolLike
@@ -75,16 +74,11 @@ async def serve_mcp(
         )
     _check_names("hosts", hosts)
     app = mcp_app(server, hosts=[*hosts, *([host] if host else ())])
-    try:
-        listener = create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
-    except OSError as error:
-        raise listen_error(host, port, error) from error
     routes = Starlette(routes=[Route("/mcp", endpoint=app)])
-    url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp"
-    with listener:
+    with listen(host, port) as listener:
         async with app:  # what prevents the tools from being listed is raised here
             if on_start is not None:
-                on_start(url)
+                on_start(f"{url_of(host, listener.getsockname()[1])}/mcp")
             config = uvicorn.Config(
                 routes, log_level="warning", ws="none", lifespan="off", timeout_graceful_shutdown=_SHUTDOWN_SECONDS
             )

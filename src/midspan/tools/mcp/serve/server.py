@@ -116,7 +116,7 @@ class ToolServer(Server[None]):
                     self._track_task(asyncio.create_task(_notify_of_change(legacy.session)))
 
     async def aclose(self) -> None:
-        """Cancel all calls, also those that wait for answers."""
+        """Cancel all calls, including those that wait for answers."""
         for served, timer in self._waiting.values():
             timer.cancel()
             served.cancel()
