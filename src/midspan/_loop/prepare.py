@@ -25,7 +25,7 @@ from midspan.tools.tasks import Expired, with_timeout
 from midspan.tools.wrap import list_source
 
 if TYPE_CHECKING:
-    from midspan._loop.result import EventQueue
+    from midspan._loop.stream import EventQueue
     from midspan._schema.dialect import AdaptedSchema
     from midspan._schema.output_type import OutputType
 

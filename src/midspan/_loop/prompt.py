@@ -83,12 +83,14 @@ def message_of_role(role: str, content: Any) -> Message:
 
 
 def _items(content: Any) -> Iterable[Any]:
+    if type(content) is str:  # the usual case; the checks below are slow
+        return (content,)
     is_single = isinstance(content, str | bytes | Mapping | Struct) or not isinstance(content, Iterable)
     return (content,) if is_single else content
 
 
 def _part(item: Any) -> Part:
-    if isinstance(item, PathLike):
+    if type(item) is not str and isinstance(item, PathLike):  # the second check is slow
         return _file_part(item)
     part = Text(item) if isinstance(item, str) else item
     if isinstance(part, Text):

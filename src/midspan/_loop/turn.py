@@ -40,8 +40,8 @@ from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
     from midspan._loop.options import RunConfig
-    from midspan._loop.result import EventQueue
     from midspan._loop.run import Run
+    from midspan._loop.stream import EventQueue
 
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 """Used before the first response, and if a response broke off before its end."""

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.options import AgentTools, OutputT
 from midspan._loop.prompt import Prompt, conversation
-from midspan._loop.result import RunResult, RunStream
+from midspan._loop.result import RunResult
+from midspan._loop.stream import RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan._types.parts import ToolCall, ToolResult
