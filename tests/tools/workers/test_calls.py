@@ -319,34 +319,34 @@ def test_a_thousand_calls_with_workers_killed_at_random(make_workers: Callable[.
     files = {name: tmp_path / name for name in ("note", "look")}
     chosen = random.Random(22)
 
-    async def kill_at_random(done: asyncio.Event) -> int:
-        kills = 0
-        while not done.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done.wait(), chosen.uniform(0.02, 0.3))
-            lines = [line for file in files.values() if file.exists() for line in file.read_text().splitlines()[-2:]]
-            if lines:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(chosen.choice(lines).split()[1]), signal.SIGKILL)
-                    kills += 1
-        return kills
+    victims = set(chosen.sample(range(50, 1000), 40))
+    """The calls during which a worker is killed."""
+    kills: list[int] = []
+
+    async def kill_a_worker() -> None:
+        await asyncio.sleep(chosen.uniform(0, 0.01))
+        lines = [line for file in files.values() for line in file.read_text().splitlines()[-2:]]
+        pid = int(chosen.choice(lines).split()[1])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            kills.append(pid)
 
     async def one(number: int, slots: asyncio.Semaphore) -> ToolResult:
         name = "look" if number % 3 == 0 else "note"
         async with slots:
-            return await workers.call(ToolCall(str(number), name, {"path": str(files[name]), "number": number}))
+            killing = [kill_a_worker()] if number in victims else []
+            calling = workers.call(ToolCall(str(number), name, {"path": str(files[name]), "number": number}))
+            result, *_ = await asyncio.gather(calling, *killing)
+            return result
 
-    async def main() -> tuple[list[ToolResult], int]:
+    async def main() -> list[ToolResult]:
         await workers.list_tools()
-        done, slots = asyncio.Event(), asyncio.Semaphore(8)
-        killer = asyncio.create_task(kill_at_random(done))
-        results = await asyncio.gather(*(one(number, slots) for number in range(1000)))
-        done.set()
-        return results, await killer
+        slots = asyncio.Semaphore(8)
+        return await asyncio.gather(*(one(number, slots) for number in range(1000)))
 
-    results, kills = asyncio.run(main())
+    results = asyncio.run(main())
     runs = {name: Tally(int(line.split()[0]) for line in file.read_text().splitlines()) for name, file in files.items()}
-    assert kills >= 10
+    assert len(kills) >= 10
     assert [result.id for result in results] == [str(number) for number in range(1000)]
     for number, result in enumerate(results):
         if number % 3 == 0:
