@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from midspan import Agent, Chat, Context, Limits, ModelSettings, Toolbox, from_j
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._types.context import RunContext
 from midspan._types.events import TextDelta
+from midspan._types.exchange import ModelRequest
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
-from midspan._types.specs import BuiltinTool
+from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.errors import ConfigError, CredentialsError, DuplicateToolError, LimitReachedError, NetworkError
 from midspan.gemini import FunctionCall, GoogleSearch
 from midspan.providers.gemini.client import Gemini
+from midspan.providers.openai.profile import JSON_SCHEMA
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Required
+from midspan.tools.wrap import Prefixed, Required
 from tests.bounds import BOUND, time_passes
 
 
@@ -192,6 +196,54 @@ def test_new_tools_of_a_source_are_seen_by_the_next_run() -> None:
     source.tools = (add, whoami)
     agent.run_sync("?")
     assert [len(request.config.tools) for request in provider.requests] == [1, 2]
+
+
+class Changing(ToolSource):
+    """A source whose tools change. The result of a call is the name of the tool that was run."""
+
+    def __init__(self, *names: str, name: str | None = None) -> None:
+        self.names, self.name, self.is_down = names, name, False
+
+    async def list_tools(self) -> ToolListing:
+        if self.is_down:
+            raise ConnectionError("no route to host")
+        return ToolListing(tuple(ToolSpec(name) for name in self.names), name=self.name)
+
+    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        return ToolResult(call.id, call.name, f"{self.name}: {call.name}")
+
+
+def _call_after_another_run(agent: Agent[str], tool: str, change: Callable[[], None]) -> tuple[Any, list[str]]:
+    """Return the result of a call after the tools have changed and another run has listed them, and its tools."""
+    other = ScriptedProvider(["done"], profile=ModelProfile(schema=JSON_SCHEMA))
+
+    async def change_and_run(_: ModelRequest) -> ToolCall:
+        change()
+        await agent.run("?", model=other)
+        return ToolCall("1", tool)
+
+    first = ScriptedProvider([change_and_run, "done"], profile=ModelProfile(schema=JSON_SCHEMA))
+    value = agent.run_sync("?", model=first).tool_calls[0].value
+    return value, [spec.name for spec in other.requests[0].config.tools]
+
+
+def test_run_calls_the_tools_that_its_model_was_offered_after_another_run_has_listed_others() -> None:
+    source = Changing("a.b")
+    agent = Agent(ScriptedProvider([]), tools=[source])
+    value, offered = _call_after_another_run(agent, "a_b", lambda: setattr(source, "names", ("a.b", "a_b")))
+    assert value == "None: a.b"
+    assert "a_b" in offered
+    files, session = Changing("delete", name="files"), Changing()
+    agent = Agent(ScriptedProvider([]), tools=[files, session])
+    value, offered = _call_after_another_run(agent, "delete", lambda: setattr(session, "names", ("delete",)))
+    assert (value, offered) == ("files: delete", ["files_delete", "delete"])
+
+
+def test_run_keeps_its_tools_if_their_source_fails_to_list_them_for_another_run() -> None:
+    source = Changing("lookup")
+    agent = Agent(ScriptedProvider([]), tools=[Prefixed(source, "x_"), whoami])
+    value, offered = _call_after_another_run(agent, "x_lookup", lambda: setattr(source, "is_down", True))
+    assert (value, offered) == ("None: lookup", ["whoami"])
 
 
 def test_tools_of_a_run_may_be_names_of_toolbox_tools() -> None:

@@ -1,7 +1,7 @@
 """Prepares a run (its tools as the model sees them, its request configurations, its policies) and reads its result."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
     """The declared tools by name."""
+    routes: Mapping[int, Any]
+    """Where wrapper sources send the calls of these tools."""
     aliases: dict[str, str]
     """From the caller's name of a tool to the name that the model knows it by, for tools that are renamed."""
     final_tools: frozenset[str]
@@ -144,7 +146,8 @@ async def prepare_run(options: RunConfig, previous: PreparedRun | None = None) -
     provider = _provider(options, has_tools=bool(listing.tools))
     profile, builtins = provider.profile, options.tools.builtins
     output = _typed_output(options.output, profile, has_tools=bool(listing.tools or builtins))
-    source, declared, aliases = await _declare(options.tools, listing, profile, output)
+    source, adapted, aliases = await _declare(options.tools, listing, profile, output)
+    declared = adapted.tools
     choice = _choice(options, declared, builtins, aliases)
     answer_tools = (ANSWER_TOOL,) if output is not None and output.by_tool else ()
     final_tools = tuple(spec.name for spec in declared if spec.final)
@@ -166,6 +169,7 @@ async def prepare_run(options: RunConfig, previous: PreparedRun | None = None) -
         output=output,
         listing=listing,
         specs={spec.name: spec for spec in declared},
+        routes=adapted.routes,
         aliases=aliases,
         final_tools=frozenset(final_tools),
         answers_in_text=output is None and not options.calls_only,
@@ -195,8 +199,8 @@ def _request_config(
 
 async def _declare(
     tools: AgentTools, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
-) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
-    """Return the source for the model, its tools, and the aliases of those that are renamed."""
+) -> tuple[ToolSource, ToolListing, dict[str, str]]:
+    """Return the source for the model, its listing, and the aliases of the tools that are renamed."""
     if output is not None and output.by_tool:
         if any(tool.name == ANSWER_TOOL for tool in listing.tools):
             raise ConfigError(
@@ -206,12 +210,12 @@ async def _declare(
         tools = AgentTools([tools.source, output.tool()])
         listing = await list_source(tools.source)
     if profile.schema is None:
-        return tools.source, listing.tools, {}
+        return tools.source, listing, {}
     source = tools.adapted(profile.schema)
-    declared = source.update(listing).tools
+    declared = source.update(listing)
     if source.keeps_names and tools.is_local:
         return tools.source, declared, {}
-    pairs = zip(listing.tools, declared, strict=True)
+    pairs = zip(listing, declared, strict=True)
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}
 
 

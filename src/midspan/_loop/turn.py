@@ -194,7 +194,8 @@ class CallRunner:
         run = self._run
         on_error = self._record_error if self._config.raise_tool_errors else None
         depth, deadline = (0, run.limit_tracker.deadline) if parent is None else (parent.depth + 1, parent.deadline)
-        return RunContext(self._user_context, run.id, call.id, run.state.turn, index, depth, deadline, self, on_error)
+        turn, routes = run.state.turn, run.prepared.routes
+        return RunContext(self._user_context, run.id, call.id, turn, index, depth, deadline, self, on_error, routes)
 
     def _record_error(self, error: BaseException) -> None:
         if self.tool_error is None and isinstance(error, Exception):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from math import inf
 from threading import get_ident
 from time import monotonic
@@ -59,6 +59,7 @@ class RunContext(Generic[User]):
         deadline: float | None = None,
         host: RunHost | None = None,
         on_error: Callable[[BaseException], None] | None = None,
+        routes: Mapping[int, Any] | None = None,
     ) -> None:
         self.user = user
         """What the caller passed to the run as `context=`."""
@@ -75,6 +76,12 @@ class RunContext(Generic[User]):
         """Whether the call was cancelled or timed out. Sync functions, which run in threads, should check it."""
         self._host = host
         self._on_error = on_error
+        self.routes = routes
+        """Where wrapper sources send the calls of this run, by the id of the wrapper.
+
+        They belong to the listing whose tools the model was offered: a later listing, of another run, may give the
+        same name to another tool.
+        """
 
     def start(self, timeout: float | None) -> float:
         """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""

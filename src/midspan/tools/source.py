@@ -5,7 +5,7 @@ machines. A source knows nothing of models, turns or histories. It does not rais
 is its result.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -33,6 +33,8 @@ class ToolListing(Struct, frozen=True):
     """Sources within this one that failed; their tools are missing."""
     name: str | None = None
     """The name of the source, if it has one. Where tools of several sources have the same name, it is their prefix."""
+    routes: Mapping[int, Any] = {}
+    """Where wrapper sources send the calls of these tools; see `RunContext.routes`."""
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.tools)
@@ -56,7 +58,7 @@ class ToolSource(Protocol):
     """
 
     async def list_tools(self) -> ToolListing:
-        """Return the current tools. A run lists them once, when it starts."""
+        """Return the current tools. A run lists them when it starts."""
         ...
 
     async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:

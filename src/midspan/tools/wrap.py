@@ -8,6 +8,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.closing import close_all
@@ -91,25 +92,33 @@ def is_local(source: ToolSource) -> bool:
     return source.is_local if isinstance(source, WrapperSource) else type(source) is LocalTools
 
 
+class _Route(Struct, frozen=True):
+    """Where a call goes."""
+
+    source: ToolSource
+    name: str
+    """The name of the tool in that source."""
+    schema: "AdaptedSchema | None" = None
+    """The parameters as the model sees them, if they are adapted."""
+
+
 class _RoutedTools(ToolSource):
     """Tools that may have other names in the sources that run them."""
 
-    _routes: Mapping[str, tuple[ToolSource, str]] | None = None
-    """By the name of a tool here: its source, and its name there. Set when the tools are listed."""
+    _routes: Mapping[str, _Route] | None = None
+    """The routes of the last listing, by the name of a tool here."""
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._routes is None:
+        routes = (context.routes or {}).get(id(self), self._routes)
+        if routes is None:
             await self.list_tools()
-        routes = self._routes or {}
+            routes = self._routes or {}
         if call.name not in routes:
             return unknown_tool_result(call, routes)
-        source, name = routes[call.name]
-        result = await source.call(replace(call, name=name, arguments=self._restore_arguments(call)), context)
-        return replace(result, name=call.name) if result.name == name else result  # else it is of another call
-
-    def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
-        """Return the arguments of a call with the names that the source uses for them."""
-        return call.arguments
+        route: _Route = routes[call.name]
+        arguments = call.arguments if route.schema is None else route.schema.restore_names(call.arguments)
+        result = await route.source.call(replace(call, name=route.name, arguments=arguments), context)
+        return replace(result, name=call.name) if result.name == route.name else result  # else it is of another call
 
 
 class Merged(_RoutedTools):
@@ -125,18 +134,20 @@ class Merged(_RoutedTools):
     async def list_tools(self) -> ToolListing:
         listings = await asyncio.gather(*map(list_source, self._sources))
         counts = Counter(spec.name for listing in listings for spec in listing)
-        routes: dict[str, tuple[ToolSource, str]] = {}
+        routes: dict[str, _Route] = {}
         specs: list[ToolSpec] = []
         for source, listing in zip(self._sources, listings, strict=True):
             for spec in listing:
                 name = f"{listing.name}_{spec.name}" if counts[spec.name] > 1 and listing.name else spec.name
                 if name in routes:
                     raise DuplicateToolError(f"two sources have a tool named {name!r}; wrap one of them in Prefixed")
-                routes[name] = source, spec.name
+                routes[name] = _Route(source, spec.name)
                 specs.append(replace(spec, name=name))
         self._routes = routes
         return ToolListing(
-            tuple(specs), unavailable=tuple(source for listing in listings for source in listing.unavailable)
+            tuple(specs),
+            unavailable=tuple(source for listing in listings for source in listing.unavailable),
+            routes={id(self): routes} | {key: value for listing in listings for key, value in listing.routes.items()},
         )
 
     async def aclose(self) -> None:
@@ -153,6 +164,9 @@ class WrapperSource(ToolSource):
     is_local = False
     """Whether the tools are functions of this process, which run in tasks of their own and never change."""
 
+    _routes: Mapping[str, _Route] | None = None
+    """Set by `adapt` if tools have other names here."""
+
     def __init__(self, source: Tools) -> None:
         self.source = source_of(source)
         self._inner: ToolListing | None = None
@@ -168,8 +182,9 @@ class WrapperSource(ToolSource):
     def update(self, inner: ToolListing) -> ToolListing:
         """Return the adapted form of a listing of the wrapped source."""
         if self._listing is None or not inner.is_same_as(self._inner):
-            self._listing = replace(inner, tools=self.adapt(inner.tools))
-            self._inner = inner
+            tools = self.adapt(inner.tools)
+            routes = inner.routes if self._routes is None else {**inner.routes, id(self): self._routes}
+            self._listing, self._inner = replace(inner, tools=tools, routes=routes), inner
         return self._listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
@@ -188,7 +203,7 @@ class _NamedTools(_RoutedTools, WrapperSource):
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         named = [(name, spec) for spec in tools if (name := self._name_of(spec)) is not None]
-        routes = {name: (self.source, spec.name) for name, spec in named}
+        routes = {name: _Route(self.source, spec.name) for name, spec in named}
         if len(routes) < len(named):
             raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(routes)}")
         self._routes = routes
@@ -323,8 +338,6 @@ class AdaptedTools(_RoutedTools, WrapperSource):
     def __init__(self, source: ToolSource, dialect: "SchemaDialect") -> None:
         super().__init__(source)
         self._dialect = dialect
-        self._schemas: dict[str, AdaptedSchema] = {}
-        """By the name that the model uses for a tool."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         from midspan._schema.adapt import adapt_spec  # both are loaded with the first run
@@ -332,17 +345,11 @@ class AdaptedTools(_RoutedTools, WrapperSource):
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         adapted = [adapt_spec(spec, self._dialect) for spec in tools]
-        self._schemas = {names[spec.name]: schema for spec, schema in adapted}
-        self._routes = {names[spec.name]: (self.source, spec.name) for spec in tools}
+        self._routes = {names[spec.name]: _Route(self.source, spec.name, schema) for spec, schema in adapted}
         return tuple(replace(spec, name=names[spec.name]) for spec, _ in adapted)
 
     @property
     def keeps_names(self) -> bool:
         """Whether all tools and properties keep their names, so that the wrapped source can get calls unchanged."""
-        renames_properties = any(schema.renamed for schema in self._schemas.values())
         routes = (self._routes or {}).items()
-        return not renames_properties and all(name == source_name for name, (_, source_name) in routes)
-
-    def _restore_arguments(self, call: ToolCall) -> dict[str, Any]:
-        arguments: dict[str, Any] = self._schemas[call.name].restore_names(call.arguments)
-        return arguments
+        return all(name == route.name and not (route.schema and route.schema.renamed) for name, route in routes)
