@@ -19,6 +19,7 @@ from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.memory import MemoryJournal
 from midspan._storage.sqlite import SqliteJournal
 from midspan._types.codec import from_json, to_json
+from midspan._types.context import RunContext
 from midspan._types.events import (
     ErrorInfo,
     Interrupted,
@@ -27,6 +28,7 @@ from midspan._types.events import (
     RunStart,
     TextDelta,
     ToolEnd,
+    ToolProgress,
     ToolStart,
     TurnEnd,
     TurnRetry,
@@ -36,7 +38,7 @@ from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.run_state import RunState
-from midspan._types.specs import Limits
+from midspan._types.specs import Limits, ToolSpec
 from midspan.errors import (
     CodecError,
     ConfigError,
@@ -50,6 +52,7 @@ from midspan.errors import (
     UnknownRunError,
 )
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND, MANY, PATIENT_PROGRAM
 from tests.streaming import PartsProvider
 
@@ -103,6 +106,66 @@ def test_call_that_the_journal_could_not_read_again_is_not_run(make_journal: Mak
 
     assert asyncio.run(main()) == [RunStart, TurnStart, RunEnd]
     assert called == []
+
+
+def test_tool_that_reports_after_its_run_has_ended_adds_no_event(make_journal: MakeJournal) -> None:
+    reporters: list[asyncio.Task[None]] = []
+
+    @tool
+    async def start(context: RunContext[Any]) -> str:
+        """Start something that reports for ever."""
+
+        async def report() -> None:
+            while True:
+                context.progress(0.5)
+                await asyncio.sleep(0)
+
+        reporters.append(asyncio.create_task(report()))
+        return "started"
+
+    async def main() -> tuple[list[RunEvent], str]:
+        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "start"), "done"]), [start])) as runs:
+            id = runs.start("?")
+            events = [event for _, event in await taken(runs, id)]
+            for _ in range(100):
+                await asyncio.sleep(0)
+            reporters[0].cancel()
+            return events, (await runs.result(id)).text
+
+    events, text = asyncio.run(main())
+    assert isinstance(events[-1], RunEnd)
+    assert text == "done"
+
+
+def test_progress_of_any_text_is_stored() -> None:
+    @tool
+    async def read(context: RunContext[Any]) -> None:
+        """Read a file whose name is not Unicode."""
+        context.progress(0.5, "caf\udce9.txt")
+
+    async def main() -> list[str | None]:
+        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "read"), "done"]), [read])) as runs:
+            events = await taken(runs, runs.start("?"))
+            return [event.message for _, event in events if isinstance(event, ToolProgress)]
+
+    assert asyncio.run(main()) == ["caf\ufffd.txt"]
+
+
+def test_result_of_a_source_that_cannot_be_stored_is_an_error_result(make_journal: MakeJournal) -> None:
+    class Source(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("look"),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            return ToolResult(call.id, call.name, "x", meta={"at": object()})
+
+    async def main() -> ToolResult:
+        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "look"), "done"]), Source())) as runs:
+            return (await runs.result(runs.start("?"))).tool_calls[0].result
+
+    result = asyncio.run(main())
+    assert result.is_error
+    assert "look failed: TypeError" in result.value
 
 
 async def taken(runs: BackgroundRuns, id: str, **options: Any) -> list[tuple[int, RunEvent]]:

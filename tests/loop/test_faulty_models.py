@@ -274,6 +274,15 @@ def test_continued_answer_without_a_token_is_complete() -> None:
     assert Agent(ScriptedProvider(script)).run_sync("?").text == "One two three"
 
 
+def test_request_for_another_answer_discards_the_text_of_a_paused_one() -> None:
+    pause = answer(Text("Let me think. "), finish=FinishReason.CONTINUES)
+    assert Agent(ScriptedProvider([pause, "  ", "Hello."])).run_sync("?").text == "Hello."
+    script = [pause, "It is Oslo.", '{"name": "Oslo", "people": 1}']
+    assert Agent(ScriptedProvider(script), output=City).run_sync("?").output == City("Oslo", 1)
+    cut = answer(Text("and then"), finish=FinishReason.CUT)
+    assert Agent(ScriptedProvider([pause, cut, "Hello."])).run_sync("?").text == "Let me think. Hello."
+
+
 def test_forbidden_call_is_not_run() -> None:
     runs = []
 

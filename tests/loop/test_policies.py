@@ -278,6 +278,23 @@ def test_unreadable_calls_before_a_limit_leave_the_chance_to_answer() -> None:
         agent.run_sync("?")
 
 
+def test_tool_cannot_call_a_tool_that_needs_approval() -> None:
+    class Secrets(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("secret", read_only=True, needs_approval=True),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            return ToolResult(call.id, call.name, "hunter2")
+
+    @tool
+    async def helper(context: RunContext[None]) -> str:
+        """Call the other tool."""
+        return str((await context.call_tool("secret", {})).value)
+
+    result = Agent(ScriptedProvider([ToolCall("1", "helper"), "done"]), [Secrets(), helper]).run_sync("?")
+    assert "secret was not run: it needs the approval of a person" in result.tool_calls[0].value
+
+
 def test_call_made_by_a_tool_has_its_deadline_and_reports_no_progress() -> None:
     deadlines: list[float | None] = []
 

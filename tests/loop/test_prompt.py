@@ -67,3 +67,9 @@ def test_calls_in_adjacent_messages_at_the_end_are_run_together() -> None:
     result = Agent(provider, [tool(lambda: 3, name="add")]).run_sync(messages=[Message.user("?"), first, second])
     assert [run.value for run in result.tool_calls] == [3, 3]
     assert [message.role for message in provider.requests[0].history] == ["user", "model", "user"]
+
+
+def test_result_without_its_call_is_text_in_the_first_message_too() -> None:
+    for messages in (None, ()):
+        history, _ = conversation(RESULT, messages)
+        assert history[0].parts == (Text("add returned: 3"),)

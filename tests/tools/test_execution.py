@@ -18,6 +18,7 @@ from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import execute, execute_here, run_call
 from midspan.tools.function import tool
 from midspan.tools.loop_thread import LoopThread
+from midspan.tools.tasks import _depth
 from tests.bounds import BOUND
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
@@ -97,6 +98,20 @@ def test_exceptions_of_a_tool_become_error_results(error: BaseException, timeout
                 use(function, options={"timeout": timeout})
         else:
             assert type(error).__name__ in told(use(function, options={"timeout": timeout}))
+
+
+def test_function_whose_generator_cannot_be_read_is_reported_as_run() -> None:
+    @tool
+    async def charge() -> Any:
+        return iter([1])
+
+    async def main() -> ToolResult:
+        _depth.set(1_000)  # so deep in threads that no other is started
+        return await execute(charge, ToolCall("1", "charge"))
+
+    result = asyncio.run(main())
+    assert result.value.startswith("charge ran, but its result could not be read: functions in threads are nested")
+    assert result.notes == ()
 
 
 def test_closing_a_call_cancels_its_tool() -> None:

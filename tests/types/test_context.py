@@ -49,6 +49,7 @@ def test_context_knows_that_its_call_was_cancelled_and_what_it_raised() -> None:
 
 def test_idempotency_key_is_unique_in_a_run_and_the_id_of_the_call_outside() -> None:
     assert RunContext(None, "r", "c", turn=2, index=1).idempotency_key == "r/2/1"
+    assert RunContext(None, "r", "c", turn=2, index=1, depth=1).idempotency_key == "r/2/1/c"
     assert RunContext(None, "", "c", turn=2, index=1).idempotency_key == "c"
 
 

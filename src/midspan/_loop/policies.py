@@ -124,7 +124,7 @@ def _check_refused_turns(state: RunState, refusals: Collection[Refusal]) -> None
 
 _NO_BUDGET = Budget()
 _NO_CALLS = Refusal("is not available now. Answer with the information you have.", FORBIDDEN)
-_NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and nobody can be asked", FORBIDDEN)
+NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and nobody can be asked", FORBIDDEN)
 
 
 class ToolChoicePolicy(Policy):
@@ -143,7 +143,7 @@ class ToolChoicePolicy(Policy):
         refusals: Refusals = {}
         for index, call in calls:
             if call.name in self._need_approval:
-                refusals[index] = _NEEDS_APPROVAL
+                refusals[index] = NEEDS_APPROVAL
             elif choice is not None and choice.mode == "none":
                 refusals[index] = _NO_CALLS
             elif choice is not None and choice.names and call.name not in choice.names:

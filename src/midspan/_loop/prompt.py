@@ -32,7 +32,7 @@ def conversation(prompt: Prompt, messages: Messages | None) -> tuple[History, in
 
     Calls without results get error results if a prompt follows them. Without a prompt, calls at the end are to be run.
     """
-    if prompt is not None and messages is None:
+    if type(prompt) is str and messages is None:  # the usual case, in which nothing needs repair
         return History((to_message(prompt),)), 0
     items = check_messages(messages or ())
     if prompt is not None:

@@ -196,6 +196,8 @@ class EventQueue:
 
         If too many events are unread, progress replaces the unread progress of the same call.
         """
+        if self.error is not None or (self.run is not None and self.run.end is not None):
+            return  # RunEnd is the last event, even if an abandoned tool still reports its progress
         if isinstance(event, ToolProgress) and len(self.events) >= _MAX_READ_AHEAD:
             for position, unread in reversed([*enumerate(self.events)]):
                 if isinstance(unread, ToolProgress) and unread.index == event.index:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from midspan._loop.policies import Calls, Refusal
+from midspan._loop.policies import NEEDS_APPROVAL, Calls, Refusal
 from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
@@ -30,7 +30,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import canonical_json
+from midspan._types.texts import canonical_json, truncate
 from midspan.errors import MidspanError, ProviderError, ToolError
 from midspan.providers.provider import ensure_aclose
 from midspan.tools.execution import run_call
@@ -203,7 +203,9 @@ class CallRunner:
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         if self._listener is not None and not context.depth:
-            self._listener.report(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
+            self._listener.report(
+                ToolProgress(context.turn, context.call_id, context.index, fraction, truncate(message) or None)
+            )
 
     def report_log(self, context: RunContext[Any], level: int, message: str) -> None:
         """Do nothing: `RunContext.log` has already written it to the log."""
@@ -250,4 +252,6 @@ class CallRunner:
         spec = run.prepared.specs.get(call.name)
         if spec is not None and spec.changes is not False:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
+        if spec is not None and spec.needs_approval:
+            return NEEDS_APPROVAL
         return run.limit_tracker.refuse_nested(run.state, call)

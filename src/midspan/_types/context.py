@@ -67,7 +67,10 @@ class RunContext(Generic[User]):
         self.call_id = call_id
         self.turn = turn
         self.index = index
-        """The position of the call in its turn. Unlike the id, which the model sends, it is always unique there."""
+        """The position of the call in its turn. Unlike the id, which the model sends, it is always unique there.
+
+        A call that a tool makes has the index of that tool's call.
+        """
         self.depth = depth
         """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
         self.deadline = deadline
@@ -101,11 +104,14 @@ class RunContext(Generic[User]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, even after a crash. Pass it to services that support such keys.
+        """The same for every attempt at this call in its run. Pass it to services that support such keys.
 
-        Outside a run, it is the id of the call.
+        A run that continues a stored conversation has other keys. Outside a run, it is the id of the call.
         """
-        return f"{self.run_id}/{self.turn}/{self.index}" if self.run_id else self.call_id
+        if not self.run_id:
+            return self.call_id
+        key = f"{self.run_id}/{self.turn}/{self.index}"
+        return f"{key}/{self.call_id}" if self.depth else key
 
     @property
     def seconds_left(self) -> float | None:

@@ -123,7 +123,9 @@ class RunState(Struct, frozen=True, gc=False):
 
     def after_retry(self, event: events.TurnRetry) -> "RunState":
         history = self.history if event.message is None else self.history.append(event.message)
-        return replace(self, history=history, failed_turns=self.failed_turns + 1)
+        # A request for another answer discards the text so far; a pause or a cut response continues it.
+        partial_text = self.partial_text if event.message is None or self.finish_reason is CONTINUES else ""
+        return replace(self, history=history, failed_turns=self.failed_turns + 1, partial_text=partial_text)
 
     def after_end(self, event: events.RunEnd) -> "RunState":
         if event.error is not None:

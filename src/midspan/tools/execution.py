@@ -75,7 +75,7 @@ async def run_call(
             result: ToolResult = await run_in_task(source_call, call, context, name=call.name)
             if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
                 raise TypeError("the source did not return a result of this call")
-            _encode(result.value)  # raises an error if it is not JSON serializable
+            _encode(result)  # raises an error if it is not JSON serializable
         else:
             result = await source_call(call, context)
     except Exception as error:  # noqa: BLE001 - sources are user code
@@ -156,7 +156,10 @@ async def _resolve(value: Any, tool: Tool[..., Any], started: float) -> Any:
             value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
             continue
         if isinstance(value, Iterator | range):
-            items = await THREADS.run(list, islice(value, _MAX_ITEMS + 1), timeout=seconds_left)
+            try:
+                items = await THREADS.run(list, islice(value, _MAX_ITEMS + 1), timeout=seconds_left)
+            except ToolError as error:  # no thread was free
+                raise ToolRaised(ToolError(f"{name} ran, but its result could not be read: {error}")) from error
         elif isinstance(value, AsyncIterator):
             items = await run_in_task(_collect, value, timeout=seconds_left, name=name)
         else:
