@@ -124,7 +124,8 @@ def test_tool_that_reports_after_its_run_has_ended_adds_no_event(make_journal: M
         return "started"
 
     async def main() -> tuple[list[RunEvent], str]:
-        async with BackgroundRuns(Agent(ScriptedProvider([ToolCall("1", "start"), "done"]), [start])) as runs:
+        reporter = Agent(ScriptedProvider([ToolCall("1", "start"), "done"]), [start])
+        async with BackgroundRuns(reporter, make_journal()) as runs:
             id = runs.start("?")
             events = [event for _, event in await taken(runs, id)]
             for _ in range(100):
@@ -151,7 +152,7 @@ def test_progress_of_any_text_is_stored() -> None:
     assert asyncio.run(main()) == ["caf\ufffd.txt"]
 
 
-def test_result_of_a_source_that_cannot_be_stored_is_an_error_result(make_journal: MakeJournal) -> None:
+def test_result_of_a_source_that_cannot_be_stored_is_an_error_result() -> None:
     class Source(ToolSource):
         async def list_tools(self) -> ToolListing:
             return ToolListing((ToolSpec("look"),))
