@@ -53,9 +53,9 @@ def test_it_is_a_journal(journal: Journal) -> None:
 
 def test_events_are_numbered_from_zero_and_read_in_order(journal: Journal) -> None:
     async def main() -> None:
-        assert await journal.append("a", 0, documents(3)) == 3
-        assert await journal.append("a", 3, documents(2, 3)) == 5
-        assert await journal.append("b", 0, [b"other"]) == 1
+        assert await journal.append("a", 0, documents(3), summary=RunSummary()) == 3
+        assert await journal.append("a", 3, documents(2, 3), summary=RunSummary()) == 5
+        assert await journal.append("b", 0, [b"other"], summary=RunSummary()) == 1
         assert await journal.read("a") == list(enumerate(documents(5)))
         assert await journal.read("b") == [(0, b"other")]
 
@@ -64,7 +64,7 @@ def test_events_are_numbered_from_zero_and_read_in_order(journal: Journal) -> No
 
 def test_read_starts_at_any_number_and_has_a_limit(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(5))
+        await journal.append("a", 0, documents(5), summary=RunSummary())
         everything = list(enumerate(documents(5)))
         assert await journal.read("a", 2) == everything[2:]
         assert await journal.read("a", 1, 2) == everything[1:3]
@@ -92,10 +92,10 @@ def test_run_without_events_is_unknown(journal: Journal) -> None:
 @pytest.mark.parametrize("expected", [-1, 1, 2, 4, 10**30])
 def test_append_with_another_expected_number_is_rejected_and_stores_nothing(journal: Journal, expected: int) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(3))
+        await journal.append("a", 0, documents(3), summary=RunSummary())
         for events in (documents(2), []):
             with pytest.raises(RunElsewhereError, match="'a' has 3 events") as refused:
-                await journal.append("a", expected, events)
+                await journal.append("a", expected, events, summary=RunSummary())
             assert (refused.value.run, refused.value.expected, refused.value.found) == ("a", expected, 3)
             assert not refused.value.ended
         assert await journal.read("a") == list(enumerate(documents(3)))
@@ -106,7 +106,7 @@ def test_append_with_another_expected_number_is_rejected_and_stores_nothing(jour
 def test_first_append_must_expect_no_events(journal: Journal) -> None:
     async def main() -> None:
         with pytest.raises(UnknownRunError, match="unknown run 'a'"):
-            await journal.append("a", 1, documents(1))
+            await journal.append("a", 1, documents(1), summary=RunSummary())
         assert await journal.list() == []
 
     run(main())
@@ -114,12 +114,12 @@ def test_first_append_must_expect_no_events(journal: Journal) -> None:
 
 def test_run_that_exists_cannot_be_created_again(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(3))
+        await journal.append("a", 0, documents(3), summary=RunSummary())
         await journal.append("b", 0, documents(1), summary=DONE)
         for name in ("a", "b"):
             for events in (documents(3), []):
                 with pytest.raises(RunExistsError, match=f"run_id '{name}' is already used"):
-                    await journal.append(name, 0, events)
+                    await journal.append(name, 0, events, summary=RunSummary())
         assert await journal.read("a") == list(enumerate(documents(3)))
 
     run(main())
@@ -127,7 +127,7 @@ def test_run_that_exists_cannot_be_created_again(journal: Journal) -> None:
 
 def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(2))
+        await journal.append("a", 0, documents(2), summary=RunSummary())
         assert await journal.append("a", 2, documents(1, 2), summary=DONE) == 3
         for events in (documents(1), []):
             for summary in (DONE, RunSummary()):
@@ -141,7 +141,7 @@ def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
 
 def test_run_can_end_without_further_events(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(2))
+        await journal.append("a", 0, documents(2), summary=RunSummary())
         assert await journal.append("a", 2, [], summary=DONE) == 2
         assert await journal.append("empty", 0, [], summary=DONE) == 0
         assert [(info.run, info.length, info.summary) for info in await journal.list()] == [
@@ -162,7 +162,7 @@ def test_one_of_several_writing_threads_gets_each_number(journal: Journal) -> No
             for number in range(rounds):
                 await asyncio.to_thread(together.wait)
                 try:
-                    await journal.append("a", number * 2, [b"%d" % driver] * 2)
+                    await journal.append("a", number * 2, [b"%d" % driver] * 2, summary=RunSummary())
                 except (RunExistsError, RunElsewhereError):
                     continue
                 won.append(number)
@@ -197,12 +197,12 @@ def test_cancelled_append_is_stored_completely_or_not_at_all(journal: Journal) -
     async def main() -> None:
         for number in range(20):
             name = f"run {number}"
-            task = asyncio.create_task(journal.append(name, 0, documents(3)))
+            task = asyncio.create_task(journal.append(name, 0, documents(3), summary=RunSummary()))
             for _ in range(number % 5):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            await journal.append("after", number, documents(1, number))  # by now it is settled
+            await journal.append("after", number, documents(1, number), summary=RunSummary())  # by now it is settled
             with suppress(UnknownRunError):  # if it was cancelled in time
                 assert await journal.read(name) == list(enumerate(documents(3)))
 
@@ -216,13 +216,15 @@ def test_append_in_doubt_is_resolved_by_reading_and_stored_once(journal: Journal
     async def main() -> None:
         length = 0
         while length < 60:
-            append = asyncio.create_task(journal.append("a", length, documents(3, length)))
+            append = asyncio.create_task(journal.append("a", length, documents(3, length), summary=RunSummary()))
             for _ in range(steps):
                 await asyncio.sleep(0)
             append.cancel()
             with suppress(asyncio.CancelledError):
                 await append
-            await journal.append(f"settled at {length}", 0, documents(1))  # by now the append is settled
+            await journal.append(
+                f"settled at {length}", 0, documents(1), summary=RunSummary()
+            )  # by now the append is settled
             try:
                 stored = await journal.read("a", length)
             except UnknownRunError:
@@ -230,9 +232,9 @@ def test_append_in_doubt_is_resolved_by_reading_and_stored_once(journal: Journal
             assert stored in ([], list(enumerate(documents(3, length), length)))
             if stored:
                 with pytest.raises((RunExistsError, RunElsewhereError)):
-                    await journal.append("a", length, documents(3, length))
+                    await journal.append("a", length, documents(3, length), summary=RunSummary())
             else:
-                await journal.append("a", length, documents(3, length))
+                await journal.append("a", length, documents(3, length), summary=RunSummary())
             length += 3
         assert await journal.read("a") == list(enumerate(documents(60)))
         assert (await journal.get("a")).length == 60
@@ -242,7 +244,7 @@ def test_append_in_doubt_is_resolved_by_reading_and_stored_once(journal: Journal
 
 def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(3))
+        await journal.append("a", 0, documents(3), summary=RunSummary())
         await journal.append("b", 0, documents(1), summary=DONE)
         assert await journal.delete("a")
         assert not await journal.delete("a")
@@ -250,9 +252,9 @@ def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> Non
             await journal.read("a")
         assert [info.run for info in await journal.list()] == ["b"]
         with pytest.raises(UnknownRunError):
-            await journal.append("a", 3, documents(1))
+            await journal.append("a", 3, documents(1), summary=RunSummary())
         assert await journal.delete("b")
-        assert await journal.append("b", 0, [b"anew"]) == 1
+        assert await journal.append("b", 0, [b"anew"], summary=RunSummary()) == 1
 
     run(main())
 
@@ -264,7 +266,7 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
         for number in range(5):
             summary = RunSummary(state=states[number % 2])
             await journal.append(f"run {number}", 0, documents(number + 1), summary=summary)
-        await journal.append("run 1", 2, documents(1))
+        await journal.append("run 1", 2, documents(1), summary=RunSummary())
         infos = await journal.list()
         assert [info.run for info in infos] == ["run 4", "run 3", "run 2", "run 1", "run 0"]
         assert [info.length for info in infos] == [5, 4, 3, 3, 1]
@@ -283,9 +285,9 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
 def test_start_and_update_times_are_stored(journal: Journal) -> None:
     async def main() -> None:
         before = time.time()
-        await journal.append("a", 0, documents(1))
+        await journal.append("a", 0, documents(1), summary=RunSummary())
         started = await journal.get("a")
-        await journal.append("a", 1, documents(1))
+        await journal.append("a", 1, documents(1), summary=RunSummary())
         updated = await journal.get("a")
         assert before - 1 < started.started_at == updated.started_at < time.time() + 1
         assert started.started_at <= started.updated_at <= updated.updated_at
@@ -295,9 +297,9 @@ def test_start_and_update_times_are_stored(journal: Journal) -> None:
 
 def test_run_is_never_updated_before_its_start(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(1))
+        await journal.append("a", 0, documents(1), summary=RunSummary())
         monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock is set back
-        await journal.append("a", 1, documents(1))
+        await journal.append("a", 1, documents(1), summary=RunSummary())
         info = await journal.get("a")
         assert info.started_at == info.updated_at > 0
 
@@ -338,7 +340,9 @@ def test_runs_are_listed_in_pages_by_owner_and_state(journal: Journal) -> None:
             listed.append([info.run for info in page])
             after = page[-1].cursor
             await journal.delete(page[-1].run)  # a cursor outlives its run
-            await journal.append(f"new {filters} {len(listed)}", 0, documents(1))  # and new runs do not shift the pages
+            await journal.append(
+                f"new {filters} {len(listed)}", 0, documents(1), summary=RunSummary()
+            )  # and new runs do not shift the pages
         return listed
 
     async def main() -> None:
@@ -360,7 +364,7 @@ def test_unknown_state_is_rejected(journal: Journal) -> None:
 
 def test_negative_limit_is_rejected(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(1))
+        await journal.append("a", 0, documents(1), summary=RunSummary())
         for query in (journal.list(limit=-1), journal.sessions(limit=-1), journal.read("a", limit=-1)):
             with pytest.raises(ConfigError, match="limit must be 0 or more, or None for no limit, got -1"):
                 await query
@@ -376,7 +380,7 @@ def test_invalid_cursor_is_rejected(journal: Journal, cursor: str) -> None:
 
 def test_every_run_follows_the_largest_cursor(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, documents(1))
+        await journal.append("a", 0, documents(1), summary=RunSummary())
         assert [info.run for info in await journal.list(after="9" * 18)] == ["a"]
 
     run(main())
@@ -395,7 +399,7 @@ def test_events_can_be_any_bytes(journal: Journal) -> None:
 def test_caller_can_change_its_list_after_append(journal: Journal) -> None:
     async def main() -> None:
         events = documents(2)
-        appending = asyncio.create_task(journal.append("a", 0, events))
+        appending = asyncio.create_task(journal.append("a", 0, events, summary=RunSummary()))
         await asyncio.sleep(0)
         events.clear()
         await appending
@@ -410,7 +414,7 @@ NAMES = ["a b", "é 東京 🚀", "' OR 1=1 --", "nul\0nul", "nul", "%", "A", "x
 def test_run_can_have_any_name(journal: Journal) -> None:
     async def main() -> None:
         for name in NAMES:
-            await journal.append(name, 0, [name.encode()])
+            await journal.append(name, 0, [name.encode()], summary=RunSummary())
         for name in NAMES:
             assert await journal.read(name) == [(0, name.encode())]
         assert [info.run for info in await journal.list()] == NAMES[::-1]
@@ -420,7 +424,10 @@ def test_run_can_have_any_name(journal: Journal) -> None:
 
 def test_close_waits_for_earlier_requests(journal: Journal) -> None:
     async def main() -> None:
-        appends = [asyncio.create_task(journal.append(f"run {number}", 0, documents(1))) for number in range(50)]
+        appends = [
+            asyncio.create_task(journal.append(f"run {number}", 0, documents(1), summary=RunSummary()))
+            for number in range(50)
+        ]
         await asyncio.sleep(0)
         await journal.aclose()
         assert await asyncio.gather(*appends) == [1] * 50
@@ -430,12 +437,12 @@ def test_close_waits_for_earlier_requests(journal: Journal) -> None:
 
 def test_runs_of_a_session_are_listed_and_grouped_by_owner(journal: Journal) -> None:
     async def main() -> None:
-        await journal.append("a1", 0, documents(1), owner="ann", session="trip")
-        await journal.append("b1", 0, documents(1), owner="bob", session="trip")
-        await journal.append("a2", 0, documents(1), owner="ann", session="other")
-        await journal.append("x", 0, documents(1), owner="ann")
+        await journal.append("a1", 0, documents(1), owner="ann", session="trip", summary=RunSummary())
+        await journal.append("b1", 0, documents(1), owner="bob", session="trip", summary=RunSummary())
+        await journal.append("a2", 0, documents(1), owner="ann", session="other", summary=RunSummary())
+        await journal.append("x", 0, documents(1), owner="ann", summary=RunSummary())
         await journal.append("a3", 0, documents(1), owner="ann", session="trip", summary=DONE)
-        await journal.append("a1", 1, documents(1, 1), session="ignored")
+        await journal.append("a1", 1, documents(1, 1), session="ignored", summary=RunSummary())
         assert [info.run for info in await journal.list(session="trip", owner="ann")] == ["a3", "a1"]
         assert [info.run for info in await journal.list(session="trip")] == ["a3", "b1", "a1"]
         assert (await journal.get("a1")).session == "trip"

@@ -254,7 +254,7 @@ def test_status_has_the_phase_of_the_run() -> None:
                     phases.append((await runs.status("a")).phase)
                     gate.set()
             status = await runs.status("a")
-            assert (status.phase, status.turn, status.ended, status.error) == ("completed", 2, True, None)
+            assert (status.phase, status.turn, status.is_over, status.error) == ("completed", 2, True, None)
 
     run(main())
     assert phases == ["awaiting_model_call", "executing_tools", "awaiting_final_response"]
@@ -716,10 +716,10 @@ def test_unfinished_run_of_another_process_can_be_read_and_not_cancelled(make_jo
     async def main() -> None:
         journal = make_journal()
         begun: list[RunEvent] = [RunStart("old", "m", (Message.user("q"),)), TurnStart(1)]
-        await journal.append("old", 0, [to_json(event) for event in begun])
+        await journal.append("old", 0, [to_json(event) for event in begun], summary=RunSummary())
         async with BackgroundRuns(agent(), journal) as runs:
             status = await runs.status("old")
-            assert not status.ended
+            assert not status.is_over
             watching = runs.subscribe("old")
             assert [await anext(watching) for _ in begun] == list(enumerate(begun))
             with pytest.raises(RunError, match="does not run in this process"):
@@ -729,7 +729,7 @@ def test_unfinished_run_of_another_process_can_be_read_and_not_cancelled(make_jo
             end = RunEnd("old", "a", Usage(), 1)
             await journal.append("old", 2, [to_json(end)], summary=RunSummary(state="completed"))
             assert await taken(runs, "old", from_event=1) == [(1, begun[1]), (2, end)]
-            assert (await runs.status("old")).ended
+            assert (await runs.status("old")).is_over
         await journal.aclose()
 
     run(main())
@@ -850,7 +850,7 @@ def end_from_another_loop(ending: str) -> None:
             assert await runs.cancel("a")
         await runs.aclose()
         async with BackgroundRuns(agent(), journal) as others:
-            assert not (await others.status("a")).ended
+            assert not (await others.status("a")).is_over
 
     run(main())
 
@@ -1214,7 +1214,7 @@ def test_append_by_another_writer_ends_the_run() -> None:
             """Look."""
             ran.append(place)
             length = (await journal.get("a")).length
-            await journal.append("a", length, [to_json(TurnStart(7))])
+            await journal.append("a", length, [to_json(TurnStart(7))], summary=RunSummary())
             return "nothing"
 
         script = ScriptedProvider([ToolCall("1", "look", {"place": "here"}), ToolCall("2", "look", {"place": "there"})])
@@ -1355,7 +1355,7 @@ def test_final_view_yields_text_at_once_if_the_model_cannot_make_calls(options: 
             id, seen = runs.start("go"), []
             provider.next.release()
             async for _, event in runs.subscribe(id, view="final"):
-                assert not (await runs.status(id)).ended or len(seen) == 2
+                assert not (await runs.status(id)).is_over or len(seen) == 2
                 seen.append(event.text)
                 provider.next.release()
         assert seen == ["It", "is", "late."]
@@ -1433,7 +1433,7 @@ def test_answer_in_several_parts_is_not_discarded() -> None:
 def test_result_is_that_of_the_run_or_its_error() -> None:
     async def main() -> None:
         journal = MemoryJournal()
-        await journal.append("of another process", 0, [b"{}"])
+        await journal.append("of another process", 0, [b"{}"], summary=RunSummary())
         async with BackgroundRuns(agent(), journal) as runs:
             result = await runs.result(runs.start("1 + 2?"))
             assert (result.text, result.turns, [call.value for call in result.tool_calls]) == ("It is 3", 2, [3])
@@ -1614,7 +1614,7 @@ def test_subscribers_of_an_interrupted_run_do_not_wait(make_journal: MakeJournal
             with pytest.raises(RunError, match="'killed' was interrupted"):
                 await runs.cancel("killed")
             status = await runs.status("killed")
-            assert status.ended
+            assert status.is_over
         await journal.aclose()
 
     run(main())

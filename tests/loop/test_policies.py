@@ -16,7 +16,7 @@ from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
-from midspan._types.run_state import MAX_FAILED_TURNS, RunState
+from midspan._types.run_state import MAX_RETRIES, RunState
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError, LimitReachedError, NoAnswerError
 from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
@@ -135,7 +135,7 @@ def test_valid_call_after_refused_turns_is_run() -> None:
 
 def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_refused() -> None:
     call = ToolCall("1", "look")
-    state = replace(RunState.of(History([Message("model", (call,))])), refused_turns=MAX_FAILED_TURNS + 1)
+    state = replace(RunState.of(History([Message("model", (call,))])), refused_turns=MAX_RETRIES + 1)
     limits = LimitTracker(Limits(max_seconds=1), monotonic() - 2)
     policy = ToolChoicePolicy([ToolSpec("look", needs_approval=True)])
     with pytest.raises(LimitReachedError, match="run time exceeded"):
@@ -143,7 +143,7 @@ def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_
 
 
 def test_run_whose_time_is_over_ends_at_this_limit_although_its_last_turns_were_empty() -> None:
-    state = replace(RunState.of(History([Message.user("?")])), turn=4, failed_turns=MAX_FAILED_TURNS)
+    state = replace(RunState.of(History([Message.user("?")])), turn=4, failed_turns=MAX_RETRIES)
     limits = LimitTracker(Limits(max_seconds=1), monotonic() - 2)
     with pytest.raises(LimitReachedError, match="run time exceeded"):
         decide([ResponsePolicy(calls_only=False)], limits, state, NO_RESPONSE)

@@ -85,7 +85,7 @@ def test_what_a_run_used_is_freed_when_the_run_has_ended() -> None:
             model.requests.clear()
             gc.collect()
             assert reference() is None
-            assert (await runs.status(id)).ended, "it can still be read"
+            assert (await runs.status(id)).is_over, "it can still be read"
 
     asyncio.run(main())
 

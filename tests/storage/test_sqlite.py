@@ -68,7 +68,7 @@ def test_appended_events_are_there_for_the_next_process(path: Path) -> None:
         """
 async def main():
     journal = SqliteJournal(sys.argv[1])
-    await journal.append("a", 0, [b"1", b"2"])
+    await journal.append("a", 0, [b"1", b"2"], summary=RunSummary())
     await journal.append("a", 2, [b"3"], summary=RunSummary(state="completed"))
 asyncio.run(main())
 """,
@@ -78,7 +78,7 @@ asyncio.run(main())
     journal = SqliteJournal(path)
     assert run(journal.read("a")) == [(0, b"1"), (1, b"2"), (2, b"3")]
     with pytest.raises(RunElsewhereError):
-        run(journal.append("a", 3, [b"4"]))
+        run(journal.append("a", 3, [b"4"], summary=RunSummary()))
     run(journal.aclose())
 
 
@@ -92,7 +92,7 @@ async def main():
     won = length = 0
     while length < 400:
         try:
-            length = await journal.append("a", length, [sys.argv[2].encode()] * 2)
+            length = await journal.append("a", length, [sys.argv[2].encode()] * 2, summary=RunSummary())
             won += 2
         except RunExistsError:
             length = (await journal.get("a")).length
@@ -127,7 +127,7 @@ def test_processes_can_create_a_file_at_the_same_time(path: Path) -> None:
 sys.stdin.readline()
 async def main():
     journal = SqliteJournal(sys.argv[1])
-    await asyncio.gather(journal.append(sys.argv[2], 0, [b"x"]), journal.list())
+    await asyncio.gather(journal.append(sys.argv[2], 0, [b"x"], summary=RunSummary()), journal.list())
     await journal.aclose()
 asyncio.run(main())
 """
@@ -149,7 +149,7 @@ async def one(journal, name, size):
     length = 0
     for number in count():
         events = [b"%d/%d/" % (number, place) + b"x" * size for place in range(5)]
-        length = await journal.append(name, length, events)
+        length = await journal.append(name, length, events, summary=RunSummary())
         os.write(1, b"%s %d\\n" % (name.encode(), length))
 async def main():
     journal = SqliteJournal(sys.argv[1])
@@ -182,7 +182,7 @@ def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path,
         assert len(events) >= promised.get(name, 0)
         body = b"x" * (number * 700)
         assert [event for _, event in events] == [b"%d/%d/" % divmod(seq, 5) + body for seq in range(len(events))]
-        assert run(journal.append(name, len(events), [b"go on"])) == len(events) + 1
+        assert run(journal.append(name, len(events), [b"go on"], summary=RunSummary())) == len(events) + 1
     run(journal.aclose())
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -191,7 +191,7 @@ def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path,
 def test_journal_serves_many_threads_and_event_loops(journal: SqliteJournal) -> None:
     def work(number: int) -> None:
         for turn in range(5):
-            run(journal.append(f"run {number}", turn, [b"x"]))
+            run(journal.append(f"run {number}", turn, [b"x"], summary=RunSummary()))
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(16)))
@@ -200,11 +200,11 @@ def test_journal_serves_many_threads_and_event_loops(journal: SqliteJournal) -> 
 
 def test_event_loop_is_not_blocked_while_another_process_locks_the_file(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"1"])
+        await journal.append("a", 0, [b"1"], summary=RunSummary())
         other = sqlite3.connect(path, isolation_level=None)
         with closing(other):
             other.execute("BEGIN IMMEDIATE")
-            waiting = asyncio.create_task(journal.append("a", 1, [b"2"]))
+            waiting = asyncio.create_task(journal.append("a", 1, [b"2"], summary=RunSummary()))
             assert await journal.read("a") == [(0, b"1")]
             assert len(await journal.list()) == 1
             assert not waiting.done()
@@ -219,14 +219,14 @@ def test_locked_file_is_an_error_and_later_appends_succeed(path: Path, monkeypat
 
     async def main() -> None:
         journal = SqliteJournal(path)
-        await journal.append("a", 0, [b"1"])
+        await journal.append("a", 0, [b"1"], summary=RunSummary())
         other = sqlite3.connect(path, isolation_level=None)
         with closing(other):
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(JournalError, match=r"journal\.db failed: database is locked"):
-                await journal.append("a", 1, [b"2"])
+                await journal.append("a", 1, [b"2"], summary=RunSummary())
             other.execute("COMMIT")
-        assert await journal.append("a", 1, [b"2"]) == 2
+        assert await journal.append("a", 1, [b"2"], summary=RunSummary()) == 2
         await journal.aclose()
 
     run(main())
@@ -235,8 +235,8 @@ def test_locked_file_is_an_error_and_later_appends_succeed(path: Path, monkeypat
 def test_append_of_something_else_than_bytes_stores_nothing_and_later_appends_succeed(journal: SqliteJournal) -> None:
     async def main() -> None:
         with pytest.raises(JournalError, match="failed: "):
-            await journal.append("a", 0, [b"1", object()])  # type: ignore[list-item]  # what is forbidden is tried
-        assert await journal.append("b", 0, [b"1"]) == 1
+            await journal.append("a", 0, [b"1", object()], summary=RunSummary())  # type: ignore[list-item]  # what is forbidden is tried
+        assert await journal.append("b", 0, [b"1"], summary=RunSummary()) == 1
         assert [info.run for info in await journal.list()] == ["b"]
 
     run(main())
@@ -244,9 +244,9 @@ def test_append_of_something_else_than_bytes_stores_nothing_and_later_appends_su
 
 def test_conflicting_append_does_not_affect_others_in_its_transaction(journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("taken", 0, [b"x"])
-        appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
-        appends.insert(10, journal.append("taken", 0, [b"y"] * 3))
+        await journal.append("taken", 0, [b"x"], summary=RunSummary())
+        appends = [journal.append(f"run {number}", 0, [b"x"], summary=RunSummary()) for number in range(20)]
+        appends.insert(10, journal.append("taken", 0, [b"y"] * 3, summary=RunSummary()))
         outcomes = await asyncio.gather(*appends, return_exceptions=True)
         assert isinstance(outcomes.pop(10), RunExistsError)
         assert outcomes == [1] * 20
@@ -256,9 +256,9 @@ def test_conflicting_append_does_not_affect_others_in_its_transaction(journal: S
 
 def test_append_that_cannot_be_stored_does_not_affect_others_in_its_transaction(journal: SqliteJournal) -> None:
     async def main() -> None:
-        appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
-        appends.insert(10, journal.append("text", 0, [b"x"], session="\ud800"))
-        appends.insert(5, journal.append("object", 0, [object()]))  # type: ignore[list-item]  # what is forbidden is tried
+        appends = [journal.append(f"run {number}", 0, [b"x"], summary=RunSummary()) for number in range(20)]
+        appends.insert(10, journal.append("text", 0, [b"x"], session="\ud800", summary=RunSummary()))
+        appends.insert(5, journal.append("object", 0, [object()], summary=RunSummary()))  # type: ignore[list-item]  # what is forbidden is tried
         outcomes = await asyncio.gather(*appends, return_exceptions=True)
         errors = [outcomes.pop(11), outcomes.pop(5)]
         assert [type(error) for error in errors] == [ConfigError, JournalError]
@@ -279,11 +279,11 @@ def test_append_to_a_deleted_or_replaced_file_is_an_error(
             path.touch()
 
     async def main() -> None:
-        await journal.append("a", 0, [b"x"])
+        await journal.append("a", 0, [b"x"], summary=RunSummary())
         delete()
         with pytest.raises(JournalError, match="was deleted or replaced while it was in use"):
-            await journal.append("a", 1, [b"y"])
-        await journal.append("b", 0, [b"x"])  # into the new file
+            await journal.append("a", 1, [b"y"], summary=RunSummary())
+        await journal.append("b", 0, [b"x"], summary=RunSummary())  # into the new file
         assert [info.run for info in await SqliteJournal(path).list()] == ["b"]
 
     run(main())
@@ -333,7 +333,7 @@ def test_database_of_another_program_is_rejected_unchanged(path: Path) -> None:
 
 
 def test_journal_of_a_newer_version_is_rejected(path: Path, journal: SqliteJournal) -> None:
-    run(journal.append("a", 0, [b"x"]))
+    run(journal.append("a", 0, [b"x"], summary=RunSummary()))
     run(journal.aclose())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE journal_version SET version = 99")
@@ -350,7 +350,12 @@ def test_journal_of_the_first_format_is_rejected(path: Path) -> None:
 def expect_refusal(path: Path, words: str) -> None:
     journal = SqliteJournal(path)
 
-    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a")):
+    for use in (
+        journal.append("a", 0, [b"x"], summary=RunSummary()),
+        journal.read("a"),
+        journal.list(),
+        journal.delete("a"),
+    ):
         with pytest.raises(ConfigError, match=words):
             run(use)
     run(journal.aclose())
@@ -362,7 +367,7 @@ from midspan.errors import JournalError
 async def main():
     path, room, size, count = sys.argv[1], *map(int, sys.argv[2:])
     journal = SqliteJournal(path)
-    await journal.append("a", 0, [b"1"])
+    await journal.append("a", 0, [b"1"], summary=RunSummary())
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path + "-wal") + room, hard))
     events = [b"x" * size] * count
@@ -375,7 +380,7 @@ async def main():
         assert await reader.read("a") == [(0, b"1")]
         assert (await reader.get("a")).summary == RunSummary()
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert await journal.append("a", 1, events) == 1 + count
+    assert await journal.append("a", 1, events, summary=RunSummary()) == 1 + count
     await other.aclose()
     await journal.aclose()
 asyncio.run(main())
@@ -402,16 +407,17 @@ import resource
 from midspan.errors import JournalError
 async def main():
     journal = SqliteJournal(sys.argv[1])
-    await journal.append("a", 0, [b"1"])
+    await journal.append("a", 0, [b"1"], summary=RunSummary())
     await journal.list()  # the connection of the reader keeps the WAL file as it is
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1] + "-wal"), hard))
-    appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
+    appends = [journal.append(f"run {number}", 0, [b"x"], summary=RunSummary()) for number in range(20)]
     errors = await asyncio.gather(*appends, return_exceptions=True)
     assert all(type(error) is JournalError for error in errors), errors
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert [info.run for info in await journal.list()] == ["a"]
-    assert await asyncio.gather(*(journal.append(f"run {number}", 0, [b"x"]) for number in range(20))) == [1] * 20
+    appends = [journal.append(f"run {number}", 0, [b"x"], summary=RunSummary()) for number in range(20)]
+    assert await asyncio.gather(*appends) == [1] * 20
     await journal.aclose()
 asyncio.run(main())
 """
@@ -425,25 +431,25 @@ def test_append_cancelled_while_it_waits_for_another_process_is_resolved_by_read
     path: Path, journal: SqliteJournal
 ) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"1"])
+        await journal.append("a", 0, [b"1"], summary=RunSummary())
         for number in range(1, 20):
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                append = asyncio.create_task(journal.append("a", number, [b"%d" % number]))
+                append = asyncio.create_task(journal.append("a", number, [b"%d" % number], summary=RunSummary()))
                 for _ in range(number % 4):
                     assert len(await journal.read("a")) == number  # time for the writer to start
                 append.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await append
                 other.execute("COMMIT")
-            await journal.append(f"settled {number}", 0, [b"x"])
+            await journal.append(f"settled {number}", 0, [b"x"], summary=RunSummary())
             stored = await journal.read("a", number)
             assert stored in ([], [(number, b"%d" % number)])
             if stored:
                 with pytest.raises(RunElsewhereError, match=f"has {number + 1} events, not {number}"):
-                    await journal.append("a", number, [b"%d" % number])
+                    await journal.append("a", number, [b"%d" % number], summary=RunSummary())
             else:
-                await journal.append("a", number, [b"%d" % number])
+                await journal.append("a", number, [b"%d" % number], summary=RunSummary())
         assert await journal.read("a") == [(0, b"1")] + [(number, b"%d" % number) for number in range(1, 20)]
 
     run(main(), seconds=30)
@@ -451,19 +457,19 @@ def test_append_cancelled_while_it_waits_for_another_process_is_resolved_by_read
 
 def test_append_cancelled_before_its_turn_is_not_stored(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"1"])
+        await journal.append("a", 0, [b"1"], summary=RunSummary())
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            first = asyncio.create_task(journal.append("first", 0, [b"x"]))
+            first = asyncio.create_task(journal.append("first", 0, [b"x"], summary=RunSummary()))
             for _ in range(50):
                 await journal.read("a")  # time for the writer to take the first append, which waits for the lock
-            second = asyncio.create_task(journal.append("second", 0, [b"x"]))
+            second = asyncio.create_task(journal.append("second", 0, [b"x"], summary=RunSummary()))
             await asyncio.sleep(0)
             second.cancel()
             await asyncio.wait([second])
             other.execute("COMMIT")
         assert await first == 1
-        await journal.append("third", 0, [b"x"])
+        await journal.append("third", 0, [b"x"], summary=RunSummary())
         assert sorted(info.run for info in await journal.list()) == ["a", "first", "third"]
 
     run(main(), seconds=30)
@@ -474,7 +480,7 @@ import stat
 os.umask(int(sys.argv[2], 8))
 async def main():
     journal = SqliteJournal(sys.argv[1])
-    await asyncio.gather(journal.append("a", 0, [b"secret"]), journal.list())
+    await asyncio.gather(journal.append("a", 0, [b"secret"], summary=RunSummary()), journal.list())
     directory = os.path.dirname(os.path.realpath(sys.argv[1]))
     for file in sorted(os.listdir(directory)):
         print(file, oct(stat.S_IMODE(os.stat(os.path.join(directory, file)).st_mode)))
@@ -493,7 +499,7 @@ def test_only_the_owner_can_read_the_file_its_wal_and_its_shm(path: Path, umask:
 
 
 def test_file_is_created_private(path: Path, journal: SqliteJournal) -> None:
-    run(journal.append("a", 0, [b"secret"]))
+    run(journal.append("a", 0, [b"secret"], summary=RunSummary()))
     assert [file.stat().st_mode & 0o777 for file in path.parent.iterdir()] == [0o600] * 3
 
 
@@ -535,14 +541,14 @@ def test_mode_of_another_programs_database_is_not_changed(path: Path) -> None:
 ENDINGS = {
     "never closed": """
 async def main():
-    await journal.append("a", 0, [b"x"])
+    await journal.append("a", 0, [b"x"], summary=RunSummary())
     await journal.read("a")
 asyncio.run(main())
 """,
     "never used": "",
     "closed": """
 async def main():
-    await journal.append("a", 0, [b"x"])
+    await journal.append("a", 0, [b"x"], summary=RunSummary())
     await journal.aclose()
     async with asyncio.timeout(30):
         while threading.active_count() > 1:  # they have told their end, and have yet to end
@@ -553,7 +559,7 @@ asyncio.run(main())
 loop = asyncio.new_event_loop()
 async def main():
     loop.call_soon(loop.stop)
-    await journal.append("a", 0, [b"x" * 3_000_000])
+    await journal.append("a", 0, [b"x" * 3_000_000], summary=RunSummary())
 task = loop.create_task(main())
 try:
     loop.run_forever()
@@ -563,7 +569,7 @@ finally:
 """,
     "thousands of appends are under way": """
 async def main():
-    tasks = [asyncio.create_task(journal.append(str(n), 0, [b"x"])) for n in range(3000)]
+    tasks = [asyncio.create_task(journal.append(str(n), 0, [b"x"], summary=RunSummary())) for n in range(3000)]
     await asyncio.sleep(0)
 asyncio.run(main())
 """,
@@ -578,7 +584,7 @@ def test_program_exits_at_once_without_output(path: Path, ending: str) -> None:
 def test_threads_end_when_the_journal_is_garbage_collected(path: Path) -> None:
     before = set(threading.enumerate())
     journal = SqliteJournal(path)
-    run(journal.append("a", 0, [b"x"]))
+    run(journal.append("a", 0, [b"x"], summary=RunSummary()))
     run(journal.read("a"))
     started = set(threading.enumerate()) - before
     assert len(started) == 2
@@ -591,11 +597,11 @@ def test_threads_end_when_the_journal_is_garbage_collected(path: Path) -> None:
 
 def test_closed_journal_rejects_everything(journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"x"])
+        await journal.append("a", 0, [b"x"], summary=RunSummary())
         await journal.aclose()
         await journal.aclose()
         for use in (
-            journal.append("a", 1, [b"x"]),
+            journal.append("a", 1, [b"x"], summary=RunSummary()),
             journal.read("a"),
             journal.get("a"),
             journal.list(),
@@ -613,10 +619,10 @@ def test_forked_child_uses_its_own_threads(path: Path) -> None:
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 journal = SqliteJournal(sys.argv[1])
-asyncio.run(journal.append("a", 0, [b"parent"]))
+asyncio.run(journal.append("a", 0, [b"parent"], summary=RunSummary()))
 child = os.fork()
 if not child:
-    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), 30))
+    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"], summary=RunSummary()), 30))
     asyncio.run(asyncio.wait_for(journal.aclose(), 30))
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
@@ -628,10 +634,10 @@ asyncio.run(journal.aclose())
 
 def test_close_waits_for_a_locked_file_and_does_not_block_the_event_loop(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"1"])
+        await journal.append("a", 0, [b"1"], summary=RunSummary())
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            waiting = asyncio.create_task(journal.append("a", 1, [b"2"]))
+            waiting = asyncio.create_task(journal.append("a", 1, [b"2"], summary=RunSummary()))
             await journal.read("a")  # by now the append waits for the other connection
             closed = asyncio.create_task(journal.aclose())
             await asyncio.wait([closed], timeout=0)
@@ -656,7 +662,7 @@ def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJourn
 
 def test_closed_journal_is_one_file_that_readers_do_not_block(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
-        await journal.append("a", 0, [b"x"])
+        await journal.append("a", 0, [b"x"], summary=RunSummary())
         assert path.with_name(f"{path.name}-wal").exists()
         await journal.aclose()
 

@@ -18,7 +18,7 @@ from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan._types.texts import truncate
-from midspan.tools.source import describe_error
+from midspan.tools.source import describe_error, error_message
 
 _log = logging.getLogger("midspan._loop")
 
@@ -43,8 +43,8 @@ class RunStatus(Struct, frozen=True):
     error: str | None
 
     @property
-    def ended(self) -> bool:
-        """Whether the run has ended or was interrupted. `RunSummary.ended` is false for an interrupted run."""
+    def is_over(self) -> bool:
+        """Whether the run has ended or was interrupted, so that no events follow."""
         return self.phase in ("interrupted", *ENDED_STATES)
 
     @classmethod
@@ -313,5 +313,4 @@ class BackgroundRun:
 
 
 def _error_info(error: BaseException) -> ErrorInfo:
-    kind = type(error).__name__
-    return ErrorInfo(kind, truncate(describe_error(error).removeprefix(kind).removeprefix(": ")))
+    return ErrorInfo(type(error).__name__, truncate(error_message(error)))

@@ -140,7 +140,7 @@ class BackgroundRuns(ClosedOnExit):
             status = await self.status(run_id)
             if status.phase == "interrupted":
                 raise RunError(f"run {run_id!r} was interrupted: {_KILLED}")
-            if not status.ended:
+            if not status.is_over:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
             return False
         await run.cancel(message)

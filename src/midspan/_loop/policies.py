@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan._types.exchange import END, Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
-from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_answer, is_empty
+from midspan._types.run_state import MAX_RETRIES, RunState, has_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
 from midspan._types.texts import count_noun
 from midspan.errors import AnswerBlockedError, LimitReachedError, NoAnswerError, ProviderError
@@ -115,7 +115,7 @@ def decide(policies: Sequence[Policy], tracker: "LimitTracker", state: RunState,
 
 def _check_refused_turns(state: RunState, refusals: Collection[Refusal]) -> None:
     """Raise NoAnswerError if, for too many turns in a row, the model only makes calls that are refused."""
-    if state.refused_turns >= MAX_FAILED_TURNS:
+    if state.refused_turns >= MAX_RETRIES:
         times, refusal = state.refused_turns + 1, next(iter(refusals))
         raise NoAnswerError(
             f"the model only made calls that were refused, {times} times in a row; the last call {refusal.message}"
@@ -159,7 +159,7 @@ _TRUNCATED = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTER
 
 
 class ResponsePolicy(Policy):
-    """Asks again after malformed, empty, cut and unexpected responses, at most MAX_FAILED_TURNS times in a row.
+    """Asks again after malformed, empty, cut and unexpected responses, at most MAX_RETRIES times in a row.
 
     Refuses calls whose arguments are not valid JSON, or may be incomplete because the response was cut off.
     """

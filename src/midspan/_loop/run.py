@@ -20,7 +20,7 @@ from midspan._types import events
 from midspan._types.exchange import END, Budget, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
-from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_FAILED_TURNS, RunState
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_RETRIES, RunState
 from midspan.errors import MidspanError
 from midspan.tools.tasks import with_timeout
 
@@ -53,7 +53,7 @@ class Run:
         self._logs_debug = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
-        """Ask, decide, act, repeat. At the end every call has a result, and an error has the transcript."""
+        """Ask, decide, act, repeat. At the end every call has a result, and a MidspanError has the transcript."""
         try:
             if self._logs_debug or self.listener is not None:
                 await self._begin()
@@ -133,7 +133,7 @@ class Run:
         if limit is not None:
             budget = Budget()
             config = prepared.answer_config
-        elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
+        elif not state.has_run_call and state.turn <= MAX_RETRIES:
             config = prepared.forced_config
         choice = config.tool_choice
         cannot_call = not prepared.specs or (choice is not None and choice.mode == "none")

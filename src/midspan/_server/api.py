@@ -125,7 +125,7 @@ class ApiEndpoints:
         info = await service.info(owner, run_id)
         if info.summary.state == "running":
             status = await service.runs.status(run_id)
-            if not status.ended:
+            if not status.is_over:
                 return _run_document(info, phase=status.phase)
             with suppress(Exception):  # the error of the run
                 await service.runs.result(run_id)  # then its end is in the journal

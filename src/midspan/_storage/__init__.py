@@ -1,1 +1,1 @@
-"""Persistent storage: journals of runs, which do not decode events, and private files."""
+"""Journals of runs, in memory and in SQLite, which do not decode events; files that are replaced as a whole."""

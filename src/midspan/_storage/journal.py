@@ -54,10 +54,6 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
         return self
 
 
-NEW_RUN = RunSummary()
-"""The summary of a run without events."""
-
-
 class RunInfo(Struct, frozen=True):
     """A run as `list` and `get` show it."""
 
@@ -106,7 +102,7 @@ class Journal(Protocol):
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary = NEW_RUN,
+        summary: RunSummary,
     ) -> int:
         """Store all of the events or none, and return the number of the next one.
 
@@ -114,8 +110,8 @@ class Journal(Protocol):
         exists, UnknownRunError if it is not 0 and the run does not exist, and RunElsewhereError if another writer has
         appended or the run has ended: of two concurrent writers, one gets this error.
 
-        `owner` and `session` are stored when the run is created, `summary` with each append. A summary with a final
-        state ends the run, and nothing can be appended afterwards.
+        `owner` and `session` are stored when the run is created, `summary` with each append. A summary whose
+        `ended` is true ends the run, and nothing can be appended afterwards.
 
         If append is cancelled or raises anything else, the outcome is unknown: read the run before continuing.
         """

@@ -8,7 +8,6 @@ from itertools import count, islice
 from msgspec.structs import replace
 
 from midspan._storage.journal import (
-    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
@@ -40,7 +39,7 @@ class MemoryJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary = NEW_RUN,
+        summary: RunSummary,
     ) -> int:
         with self._lock:
             now, info = time.time(), self._runs.get(run)

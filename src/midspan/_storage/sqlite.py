@@ -21,7 +21,6 @@ import msgspec
 
 from midspan._storage.journal import (
     ENDED_STATES,
-    NEW_RUN,
     RunInfo,
     Runs,
     RunSummary,
@@ -83,7 +82,7 @@ class SqliteJournal:
         *,
         owner: str | None = None,
         session: str | None = None,
-        summary: RunSummary = NEW_RUN,
+        summary: RunSummary,
     ) -> int:
         events = tuple(events)  # the caller may change the list before it is stored
 

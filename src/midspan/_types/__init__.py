@@ -1,1 +1,1 @@
-"""Immutable values that all layers share. No I/O."""
+"""Values that all layers share: immutable, except for `RunContext`."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One turn. A message from a provider keeps the form in which the provider sent it."""
+    """A message of the user or of the model. A message from a provider keeps the form in which the provider sent it."""
 
     role: Role
     parts: tuple[Part, ...]

@@ -132,7 +132,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     hint: str | None = None
     """What Midspan adds to the result for the model."""
     meta: dict[str, Any] = {}
-    """What the source adds for observers; the model does not see it."""
+    """What the source adds for observers, or the limit that refused the call; the model does not see it."""
     provider_data: ProviderData | None = None
 
     @property

@@ -14,8 +14,8 @@ from midspan._types.specs import ToolChoice
 
 CALL_NOT_RUN = "was not run, because the run ended"
 CALL_CANCELLED = "was cancelled before it ended; whether it had an effect is unknown"
-MAX_FAILED_TURNS = 3
-"""Turns in a row without usable content before a run gives up."""
+MAX_RETRIES = 3
+"""How often in a row the model is asked again before a run gives up."""
 
 
 class ToolRun(Struct, frozen=True, gc=False):
@@ -208,7 +208,7 @@ class RunState(Struct, frozen=True, gc=False):
 
     @property
     def retries_exhausted(self) -> bool:
-        return self.failed_turns >= MAX_FAILED_TURNS
+        return self.failed_turns >= MAX_RETRIES
 
 
 _CHANGES: dict[type[events.RunEvent], Callable[[RunState, Any], RunState]] = {

@@ -92,10 +92,17 @@ def bulleted(problems: Iterable[str]) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return the type and message of an exception; of an exception group, those of its first members."""
+    message = error_message(error)
+    if isinstance(error, BaseExceptionGroup):
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of an exception; empty if it has none."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(describe_error(inner) for inner in error.exceptions[:_MAX_INNER_ERRORS])
     try:
-        message = str(error).strip()
+        return str(error).strip()
     except Exception:  # noqa: BLE001 - __str__ is user code
-        message = ""
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+        return ""
