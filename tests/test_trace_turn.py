@@ -49,4 +49,4 @@ def test_architecture_page_shows_the_files_of_the_trace(trace: str) -> None:
 
 
 def test_streamed_turn_can_be_traced_too() -> None:
-    assert {"_loop/stream.py", "_loop/turn.py"} <= set(files_in(traced("--stream")))
+    assert {"_loop/run_stream.py", "_loop/turn.py"} <= set(files_in(traced("--stream")))

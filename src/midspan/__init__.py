@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from midspan._loop.agent import Chat as Chat
     from midspan._loop.background_runs import BackgroundRuns as BackgroundRuns
     from midspan._loop.result import RunResult as RunResult
-    from midspan._loop.stream import RunStream as RunStream
+    from midspan._loop.run_stream import RunStream as RunStream
     from midspan._loop.telemetry import Telemetry as Telemetry
     from midspan._schema.signature import Context as Context
     from midspan._storage.memory import MemoryJournal as MemoryJournal
@@ -37,7 +37,7 @@ _NAMES = {
     "midspan._loop.agent": "Agent Chat",
     "midspan._loop.background_runs": "BackgroundRuns",
     "midspan._loop.result": "RunResult",
-    "midspan._loop.stream": "RunStream",
+    "midspan._loop.run_stream": "RunStream",
     "midspan._loop.telemetry": "Telemetry",
     "midspan._schema.signature": "Context",
     "midspan._storage.memory": "MemoryJournal",

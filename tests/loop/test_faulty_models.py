@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._loop.prepare import ANSWER_TOOL
+from midspan._loop.typed_output import ANSWER_TOOL
 from midspan._types.events import TurnRetry
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message

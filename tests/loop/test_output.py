@@ -8,7 +8,7 @@ import pydantic
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._loop.prepare import ANSWER_TOOL
+from midspan._loop.typed_output import ANSWER_TOOL
 from midspan._types.exchange import Output
 from midspan._types.parts import ToolCall
 from midspan._types.specs import ToolChoice

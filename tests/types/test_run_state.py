@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
-from midspan._loop.stream import RunStream
+from midspan._loop.run_stream import RunStream
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import (
     CANCELLED,

@@ -34,7 +34,7 @@ from midspan.tools.source import ToolSource
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
     from midspan._loop.result import RunResult
-    from midspan._loop.stream import RunStream
+    from midspan._loop.run_stream import RunStream
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class Agent(ClosableFromSyncCode, Generic[OutputT]):
 
         With `deltas=False` each response of the model is requested as a whole, so there are no events for its pieces.
         """
-        from midspan._loop.stream import RunStream  # loaded with the first run
+        from midspan._loop.run_stream import RunStream  # loaded with the first run
 
         return RunStream(self._begin(prompt, **options), deltas=deltas)
 

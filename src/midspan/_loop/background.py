@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from midspan import errors
 from midspan._loop.result import RunResult
-from midspan._loop.stream import RunStream
+from midspan._loop.run_stream import RunStream
 from midspan._storage.journal import ENDED_STATES, Journal, RunSummary
 from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart

@@ -9,7 +9,7 @@ from midspan._types.context import OnQuestion
 from midspan._types.exchange import CachePolicy
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice
 from midspan._types.texts import check_text
-from midspan.errors import ConfigError, SchemaError
+from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
 
@@ -145,7 +145,7 @@ def convert_option(name: str, value: Any) -> Any:
         case "settings":
             return ModelSettings.of(value)
         case "output":
-            return output_type(value)
+            return None if value is None or value is str else _output_type(value)
         case "tool_choice" if value is not None:
             return ToolChoice.of(value)
         case "on_question" if value is not None:
@@ -165,23 +165,7 @@ def convert_option(name: str, value: Any) -> Any:
     return value
 
 
-_OTHER_KEYWORDS = """
-    $ref $dynamicRef $recursiveRef $schema $id $comment title description default examples type nullable enum const
-    required minProperties maxProperties dependentRequired dependencies minItems maxItems uniqueItems
-    minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf
-"""
-"""The keywords of JSON Schema that do not hold schemas."""
-
-
-def output_type(output: Any) -> "OutputType | None":
-    """Return the type of the answer; None if it is text."""
-    if output is None or output is str:
-        return None
+def _output_type(value: Any) -> "OutputType":
     from midspan._schema.output_type import OutputType  # loaded for typed answers
-    from midspan._schema.tree import LIST_KEYWORDS, MAP_KEYWORDS, SCHEMA_KEYWORDS
 
-    keywords = {*LIST_KEYWORDS, *MAP_KEYWORDS, *SCHEMA_KEYWORDS, *_OTHER_KEYWORDS.split()}
-    if isinstance(output, dict) and output and keywords.isdisjoint(output):  # every answer would match it
-        how = "pass a type, or a JSON Schema such as {'type': 'object', 'properties': …}"
-        raise SchemaError(f"output has no keyword of JSON Schema, got {output!r:.80}; {how}")
-    return OutputType(output)
+    return OutputType(value)

@@ -10,30 +10,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._loop.options import AgentTools, RunConfig
-from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy, time_limit_error
+from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, ToolChoicePolicy, time_limit_error
 from midspan._loop.prompt import Messages, Prompt, conversation
 from midspan._loop.result import RunResult
 from midspan._loop.run import Run
-from midspan._types.exchange import ModelResponse, Output, RequestConfig
+from midspan._loop.typed_output import ANSWER_TOOL, TypedOutput, typed_output
+from midspan._types.exchange import RequestConfig
 from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
-from midspan._types.texts import truncate
-from midspan.errors import ArgumentError, ConfigError, MidspanError, OutputError
+from midspan.errors import ArgumentError, ConfigError, MidspanError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, with_timeout
 from midspan.tools.wrap import list_source
 
 if TYPE_CHECKING:
-    from midspan._loop.stream import EventQueue
-    from midspan._schema.dialect import AdaptedSchema
-    from midspan._schema.output_type import OutputType
+    from midspan._loop.run_stream import EventQueue
 
 _log = logging.getLogger("midspan._loop")
-
-ANSWER_TOOL = "final_answer"
-_UNLIMITED_CHARS = 2**40
-_MAX_QUOTED_CHARS = 200
 
 
 class PreparedRun(Struct, frozen=True, eq=False):
@@ -46,7 +40,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """For requests that force a call; the same as `config` if none is forced."""
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
-    output: "TypedOutput | None"
+    output: TypedOutput | None
     listing: ToolListing
     """The tools as the caller's source listed them."""
     specs: dict[str, ToolSpec]
@@ -145,7 +139,7 @@ async def prepare_run(options: RunConfig, previous: PreparedRun | None = None) -
         return previous
     provider = _provider(options, has_tools=bool(listing.tools))
     profile, builtins = provider.profile, options.tools.builtins
-    output = _typed_output(options.output, profile, has_tools=bool(listing.tools or builtins))
+    output = typed_output(options.output, profile, has_tools=bool(listing.tools or builtins))
     source, adapted, aliases = await _declare(options.tools, listing, profile, output)
     declared = adapted.tools
     choice = _choice(options, declared, builtins, aliases)
@@ -183,7 +177,7 @@ def _request_config(
     options: RunConfig,
     model: str,
     declared: tuple[ToolSpec, ...],
-    output: "TypedOutput | None",
+    output: TypedOutput | None,
     choice: ToolChoice | None,
 ) -> RequestConfig:
     return RequestConfig(
@@ -198,7 +192,7 @@ def _request_config(
 
 
 async def _declare(
-    tools: AgentTools, listing: ToolListing, profile: ModelProfile, output: "TypedOutput | None"
+    tools: AgentTools, listing: ToolListing, profile: ModelProfile, output: TypedOutput | None
 ) -> tuple[ToolSource, ToolListing, dict[str, str]]:
     """Return the source for the model, its listing, and the aliases of the tools that are renamed."""
     if output is not None and output.by_tool:
@@ -247,64 +241,3 @@ def _choice(
         known = ", ".join(names) or "none"
         raise ConfigError(f"tool_choice names {', '.join(missing)}, but the tools are: {known}")
     return choice
-
-
-class TypedOutput(Policy):
-    """The output type of a run, adapted to one model. Asks again if an answer is not of the type."""
-
-    def __init__(self, output_type: "OutputType", schema: "AdaptedSchema", *, by_tool: bool) -> None:
-        """`by_tool`: the model cannot be asked for JSON while it has tools, so it answers by calling one."""
-        self.type, self.schema, self.by_tool = output_type, schema, by_tool
-        self.requested = None if by_tool else Output(schema.schema, schema.strict)
-
-    def read(self, text: str) -> Any:
-        """Return the value that a text holds. Raises ArgumentError if it is not of the type."""
-        from midspan._schema.output_type import parse_json_answer  # loaded for typed answers
-
-        return self.type.parse(self.schema.restore_names(parse_json_answer(text)))
-
-    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
-        if state.calls:
-            return None
-        text = state.partial_text + response.message.text
-        try:
-            self.read(text)
-        except ArgumentError as error:
-            reason = f"the answer is not of the requested type: {error}"
-            if state.retries_exhausted:
-                raise OutputError(f"{reason}; it was {truncate(text, _MAX_QUOTED_CHARS)!r}") from error
-            how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Answer again, with JSON only."
-            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
-        return None
-
-    def tool(self) -> Any:
-        """Return the tool that a model calls to answer, if it cannot be asked for JSON."""
-        from midspan.tools.declared import tool_from_schema  # loaded for typed answers
-
-        schema = self.type.schema
-        parameters = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
-        return tool_from_schema(
-            ANSWER_TOOL,
-            "Give the final answer. Call this once, alone, when you know it.",
-            parameters | ({"$defs": schema["$defs"]} if "$defs" in schema else {}),
-            self._check,
-            final=True,
-            max_result_chars=_UNLIMITED_CHARS,
-        )
-
-    def _check(self, arguments: dict[str, Any]) -> Any:
-        self.type.parse(arguments["answer"])  # raises ArgumentError, which becomes an error result
-        return arguments["answer"]
-
-
-def _typed_output(output: "OutputType | None", profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
-    if output is None:
-        return None
-    from midspan._schema.adapt import adapt_schema  # loaded for typed answers
-    from midspan._schema.dialect import AdaptedSchema
-
-    dialect = profile.output_schema or profile.schema
-    schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
-    is_accepted = not profile.output_is_object or schema.schema.get("type") == "object"
-    is_accepted = is_accepted and (not profile.output_is_strict or schema.strict)
-    return TypedOutput(output, schema, by_tool=(has_tools and not profile.supports_json_with_tools) or not is_accepted)

@@ -26,7 +26,7 @@ from midspan.tools.tasks import with_timeout
 
 if TYPE_CHECKING:
     from midspan._loop.prepare import PendingRun, PreparedRun
-    from midspan._loop.stream import EventQueue
+    from midspan._loop.run_stream import EventQueue
 
 _log = logging.getLogger("midspan._loop")
 

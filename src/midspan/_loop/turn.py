@@ -41,7 +41,7 @@ from midspan.tools.tasks import Expired, with_timeout
 if TYPE_CHECKING:
     from midspan._loop.options import RunConfig
     from midspan._loop.run import Run
-    from midspan._loop.stream import EventQueue
+    from midspan._loop.run_stream import EventQueue
 
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 """Used before the first response, and if a response broke off before its end."""

@@ -7,7 +7,15 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._schema.conversion import argument_error, convert_arguments
 from midspan._schema.hints import SchemaBuilder, hint_name
 from midspan._schema.lenient_json import InvalidJson, parse_json
+from midspan._schema.tree import LIST_KEYWORDS, MAP_KEYWORDS, SCHEMA_KEYWORDS
 from midspan.errors import ArgumentError, SchemaError
+
+_OTHER_KEYWORDS = """
+    $ref $dynamicRef $recursiveRef $schema $id $comment title description default examples type nullable enum const
+    required minProperties maxProperties dependentRequired dependencies minItems maxItems uniqueItems
+    minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf
+"""
+"""The keywords of JSON Schema that do not hold schemas."""
 
 
 class OutputType:
@@ -16,6 +24,10 @@ class OutputType:
     def __init__(self, output: Any) -> None:
         self._convert = None
         if isinstance(output, dict):
+            keywords = {*LIST_KEYWORDS, *MAP_KEYWORDS, *SCHEMA_KEYWORDS, *_OTHER_KEYWORDS.split()}
+            if output and keywords.isdisjoint(output):  # every answer would match it
+                hint = "pass a type, or a JSON Schema such as {'type': 'object', 'properties': …}"
+                raise SchemaError(f"output has no keyword of JSON Schema, got {output!r:.80}; {hint}")
             self.schema = output
         else:
             builder = SchemaBuilder("in")

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from midspan._loop.options import output_type
 from midspan._loop.result import RunResult, error_of
+from midspan._schema.output_type import OutputType
 from midspan._server import documents
 from midspan._server.config import OWNER
 from midspan._server.http import (
@@ -134,7 +134,7 @@ def _model(choice: ModelChoice) -> documents.OpenAIModel:
 
 def _checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
     try:
-        output_type(schema)
+        OutputType(schema)
     except ConfigError as error:
         raise invalid(f"response_format cannot be used: {error}") from None
     return schema

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from midspan._loop.agent import Agent
 from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, final_text
-from midspan._loop.stream import RunStream
+from midspan._loop.run_stream import RunStream
 from midspan._types.events import TextDelta
 from midspan._types.exchange import CachePolicy, FinishReason, ModelResponse
 from midspan._types.messages import History, Message

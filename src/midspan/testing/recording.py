@@ -15,7 +15,7 @@ from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.options import AgentTools, OutputT
 from midspan._loop.prompt import Prompt, conversation
 from midspan._loop.result import RunResult
-from midspan._loop.stream import RunStream
+from midspan._loop.run_stream import RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan._types.parts import ToolCall, ToolResult
