@@ -75,8 +75,8 @@ class BackgroundRuns(ClosedOnExit):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            how = "call it in a coroutine, such as one that asyncio.run runs"
-            raise ConfigError(f"BackgroundRuns.start needs a running event loop; {how}") from None
+            hint = "call it in a coroutine, such as one that asyncio.run runs"
+            raise ConfigError(f"BackgroundRuns.start needs a running event loop; {hint}") from None
         id = new_run_id() if run_id is None else run_id
         if not id:
             raise ConfigError("run_id is empty; leave it out to get a new id")

@@ -229,10 +229,10 @@ def _retry(response: ModelResponse, *, answers: bool) -> Retry | None:
 def _blocked_error(response: ModelResponse) -> AnswerBlockedError:
     """Return the error for a response that a filter stopped or the model declined; asking again would not help."""
     is_refused = response.finish_reason is FinishReason.REFUSED
-    what = "the model declined to answer" if is_refused else "a filter stopped the model"
+    event = "the model declined to answer" if is_refused else "a filter stopped the model"
     reason = f" ({response.raw_finish_reason})" if response.raw_finish_reason else ""
     detail = f": {response.finish_message}" if response.finish_message else ""
-    return AnswerBlockedError(f"{what}{reason}{detail}", response.raw_finish_reason)
+    return AnswerBlockedError(f"{event}{reason}{detail}", response.raw_finish_reason)
 
 
 class LimitTracker:
@@ -383,9 +383,9 @@ class LimitTracker:
 
 def time_limit_error(limits: Limits, cause: ProviderError | None = None) -> LimitReachedError:
     """Return the error for a run whose time is over. `cause` is the error that used it up, if it is known."""
-    why = "" if cause is None else f"; the last attempt failed: {cause}"
+    reason = "" if cause is None else f"; the last attempt failed: {cause}"
     duration = count_noun(limits.max_seconds or 0, "second")
-    error = LimitReachedError(f"Maximum run time exceeded ({duration}){why}", "max_seconds")
+    error = LimitReachedError(f"Maximum run time exceeded ({duration}){reason}", "max_seconds")
     error.__cause__ = cause
     return error
 

@@ -35,9 +35,9 @@ class PreparedRun(Struct, frozen=True, eq=False):
 
     provider: Provider
     source: ToolSource
-    config: RequestConfig
+    request_config: RequestConfig
     forced_config: RequestConfig
-    """For requests that force a call; the same as `config` if none is forced."""
+    """For requests that force a call; the same as `request_config` if none is forced."""
     answer_config: RequestConfig
     """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
     output: TypedOutput | None
@@ -83,25 +83,25 @@ class PendingRun:
         """The conversation with the prompt, and the number of messages before the prompt."""
         self._prepare = prepare
 
-    async def start(self, listener: "EventQueue | None") -> Run:
+    async def start(self, queue: "EventQueue | None") -> Run:
         started, limits = monotonic(), self.config.limits
         try:
             preparing = prepare_run(self.config) if self._prepare is None else self._prepare()
             prepared = await with_timeout(preparing, limits.max_seconds)
             for spec in prepared.listing.tools if self.context is None else ():
                 if spec.needs_context:
-                    how = "pass context=… or give its parameter a default"
-                    raise ConfigError(f"the tool {spec.name!r} needs the context of the run; {how}")
+                    hint = "pass context=… or give its parameter a default"
+                    raise ConfigError(f"the tool {spec.name!r} needs the context of the run; {hint}")
         except (Expired, MidspanError) as raised:
             error = time_limit_error(limits) if isinstance(raised, Expired) else raised
             error.transcript = RunState.of(self.history).settled(CALL_NOT_RUN).history  # calls at the end were not run
             raise error from error.__cause__
         tracker = prepared.track(limits, started)
         if self.config.telemetry is None:
-            return Run(self, prepared, tracker, listener)
+            return Run(self, prepared, tracker, queue)
         from midspan._loop.telemetry import TracedRun  # loaded where runs are traced
 
-        run = TracedRun(self, prepared, tracker, listener)
+        run = TracedRun(self, prepared, tracker, queue)
         run.telemetry = self.config.telemetry
         return run
 
@@ -132,49 +132,49 @@ class PendingRun:
         )
 
 
-async def prepare_run(options: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
+async def prepare_run(config: RunConfig, previous: PreparedRun | None = None) -> PreparedRun:
     """List the tools and adapt everything to the model. Returns `previous` if the tools have not changed since."""
-    listing = await list_source(options.tools.source)
+    listing = await list_source(config.tools.source)
     if previous is not None and listing.is_same_as(previous.listing):
         return previous
-    provider = _provider(options, has_tools=bool(listing.tools))
-    profile, builtins = provider.profile, options.tools.builtins
-    output = typed_output(options.output, profile, has_tools=bool(listing.tools or builtins))
-    source, adapted, aliases = await _declare(options.tools, listing, profile, output)
+    provider = _provider(config, has_tools=bool(listing.tools))
+    profile, builtins = provider.profile, config.tools.builtins
+    output = typed_output(config.output, profile, has_tools=bool(listing.tools or builtins))
+    source, adapted, aliases = await _declare(config.tools, listing, profile, output)
     declared = adapted.tools
-    choice = _choice(options, declared, builtins, aliases)
+    choice = _choice(config, declared, builtins, aliases)
     answer_tools = (ANSWER_TOOL,) if output is not None and output.by_tool else ()
     final_tools = tuple(spec.name for spec in declared if spec.final)
     # A request that allows only an answer forbids calls, unless the answer is a call.
-    answers = final_tools if options.calls_only else answer_tools
+    answers = final_tools if config.calls_only else answer_tools
     answering = ToolChoice("required", answers) if answers else ToolChoice("none")
     if choice is not None and choice.mode == "none" and answer_tools:
         choice = answering
     # A call that is forced once: afterwards the model may answer.
-    is_forced = choice is not None and choice.mode == "required" and choice is not answering and not options.calls_only
-    config = _request_config(options, provider.model, declared, output, None if is_forced else choice)
+    is_forced = choice is not None and choice.mode == "required" and choice is not answering and not config.calls_only
+    request_config = _request_config(config, provider.model, declared, output, None if is_forced else choice)
     output_policies = () if output is None else (output,)
     return PreparedRun(
         provider=provider,
         source=source,
-        config=config,
-        forced_config=replace(config, tool_choice=choice) if is_forced else config,
-        answer_config=replace(config, tool_choice=answering) if config.tools else config,
+        request_config=request_config,
+        forced_config=replace(request_config, tool_choice=choice) if is_forced else request_config,
+        answer_config=replace(request_config, tool_choice=answering) if request_config.tools else request_config,
         output=output,
         listing=listing,
         specs={spec.name: spec for spec in declared},
         routes=adapted.routes,
         aliases=aliases,
         final_tools=frozenset(final_tools),
-        answers_in_text=output is None and not options.calls_only,
-        in_task=not options.tools.is_local,
+        answers_in_text=output is None and not config.calls_only,
+        in_task=not config.tools.is_local,
         # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
-        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=options.calls_only), *output_policies),
+        policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=config.calls_only), *output_policies),
     )
 
 
 def _request_config(
-    options: RunConfig,
+    config: RunConfig,
     model: str,
     declared: tuple[ToolSpec, ...],
     output: TypedOutput | None,
@@ -182,12 +182,12 @@ def _request_config(
 ) -> RequestConfig:
     return RequestConfig(
         model=model,
-        system=options.system,
-        tools=(*options.tools.builtins, *declared),
+        system=config.system,
+        tools=(*config.tools.builtins, *declared),
         tool_choice=choice,
-        settings=options.settings,
+        settings=config.settings,
         output=None if output is None else output.requested,
-        cache=options.cache,
+        cache=config.cache,
     )
 
 
@@ -213,23 +213,23 @@ async def _declare(
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}
 
 
-def _provider(options: RunConfig, *, has_tools: bool) -> Provider:
+def _provider(config: RunConfig, *, has_tools: bool) -> Provider:
     """Return the provider, wrapped in prompt mode if the model cannot be given tools."""
-    profile = options.provider.profile
-    is_prompted = options.prompt_mode if options.prompt_mode is not None else not profile.supports_tools
+    profile = config.provider.profile
+    is_prompted = config.prompt_mode if config.prompt_mode is not None else not profile.supports_tools
     if not is_prompted or not has_tools:
-        return options.provider
+        return config.provider
     if not profile.supports_prompted_tools:
-        raise ConfigError(f"the model {options.provider.model!r} does not support prompt mode")
+        raise ConfigError(f"the model {config.provider.model!r} does not support prompt mode")
     from midspan.providers.prompted.client import PromptedTools  # loaded for models that only write text
 
-    return options.provider if isinstance(options.provider, PromptedTools) else PromptedTools(options.provider)
+    return config.provider if isinstance(config.provider, PromptedTools) else PromptedTools(config.provider)
 
 
 def _choice(
-    options: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
+    config: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
 ) -> ToolChoice | None:
-    choice = ToolChoice("required") if options.calls_only and options.tool_choice is None else options.tool_choice
+    choice = ToolChoice("required") if config.calls_only and config.tool_choice is None else config.tool_choice
     if choice is None:
         return None
     choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))

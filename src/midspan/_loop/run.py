@@ -1,8 +1,8 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
-Each event of a run turns its immutable state into the next one, and is passed to the listener if the run is streamed.
-The first turns force a call until one was run, if the tool choice requires a call; all other rules are policies or
-limits. This module does not know how a model is reached or a tool is executed.
+Each event of a run turns its immutable state into the next one. If the run is streamed, the event goes into the queue
+of the reader. The first turns force a call until one was run, if the tool choice requires a call; all other rules are
+policies or limits. This module does not know how a model is reached or a tool is executed.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ class Run:
     """One run. `state` is its state at any moment and however it ends."""
 
     def __init__(
-        self, pending: "PendingRun", prepared: "PreparedRun", limit_tracker: LimitTracker, listener: "EventQueue | None"
+        self, pending: "PendingRun", prepared: "PreparedRun", limit_tracker: LimitTracker, queue: "EventQueue | None"
     ) -> None:
-        """Without a `listener` there are no events, and each response is requested as a whole."""
-        self.id, self.prepared, self.limit_tracker, self.listener = pending.id, prepared, limit_tracker, listener
+        """Without a `queue` for a reader there are no events, and each response is requested as a whole."""
+        self.id, self.prepared, self.limit_tracker, self.queue = pending.id, prepared, limit_tracker, queue
         self.state = RunState.of(pending.history)
         self.response = NO_RESPONSE
         """The last response of the model."""
@@ -55,7 +55,7 @@ class Run:
     async def execute(self) -> None:
         """Ask, decide, act, repeat. At the end every call has a result, and a MidspanError has the transcript."""
         try:
-            if self._logs_debug or self.listener is not None:
+            if self._logs_debug or self.queue is not None:
                 await self._begin()
             while True:
                 if not self.state.calls:
@@ -81,11 +81,11 @@ class Run:
         finally:
             if self.state.calls:
                 self.state = self.state.settled(CALL_CANCELLED)
-            del self.call_runner, self.listener  # without reference cycles, the run is freed at once
+            del self.call_runner, self.queue  # without reference cycles, the run is freed at once
 
     async def _begin(self) -> None:
         if self._logs_debug:
-            self._debug("System Prompt", self.prepared.config.system)
+            self._debug("System Prompt", self.prepared.request_config.system)
             self._debug("Prompt", self.state.history)
         await self._emit(events.RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
         for source in self.prepared.listing.unavailable:
@@ -98,12 +98,12 @@ class Run:
         """Request the next turn, and set `self.response` unless the time of the run is over first."""
         start, request = self._next_request()
         self.state = self.state.after_request(start)
-        listener = self.listener
-        if listener is not None:
-            await listener.emit(start)
+        queue = self.queue
+        if queue is not None:
+            await queue.emit(start)
         response: ModelResponse | None
-        if listener is not None and listener.deltas:
-            response = await read_stream(self, listener, request)
+        if queue is not None and queue.deltas:
+            response = await read_stream(self, queue, request)
         else:
             try:
                 generating: Awaitable[ModelResponse] = self.prepared.provider.generate(request)
@@ -123,13 +123,13 @@ class Run:
         message, reason, usage = response.message, response.finish_reason, response.usage
         end = events.TurnEnd(start.turn, message, reason, usage, response.citations, response.requests)
         self.state = self.state.after_response(end)
-        if listener is not None:
-            await listener.emit(end)
+        if queue is not None:
+            await queue.emit(end)
 
     def _next_request(self) -> tuple[events.TurnStart, ModelRequest]:
         """Return the next request. The first turns force a call until one was run, unless the model may only answer."""
         prepared, state = self.prepared, self.state
-        config, budget, limit = prepared.config, self._budget, state.limit or self._limit
+        config, budget, limit = prepared.request_config, self._budget, state.limit or self._limit
         if limit is not None:
             budget = Budget()
             config = prepared.answer_config
@@ -139,12 +139,12 @@ class Run:
         cannot_call = not prepared.specs or (choice is not None and choice.mode == "none")
         answer_only = prepared.answers_in_text and cannot_call
         start = events.TurnStart(state.turn + 1, answer_only, choice, tools_withdrawn=limit is not None, limit=limit)
-        on_retry = None if self.listener is None else self.call_runner.report_retry
+        on_retry = None if self.queue is None else self.call_runner.report_retry
         return start, ModelRequest(config, state.history, budget, on_retry)
 
     async def _emit(self, event: events.RunEvent) -> None:
-        if self.listener is not None:
-            await self.listener.emit(event)
+        if self.queue is not None:
+            await self.queue.emit(event)
 
     async def _run_calls(self, calls: Calls, refusals: Refusals) -> None:
         """Run the unanswered calls of the turn. Refused ones get their results at once."""
@@ -155,10 +155,10 @@ class Run:
             if spec is None:
                 service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
                 _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
-            if self.listener is not None:
+            if self.queue is not None:
                 may_write = index not in refusals and (spec is None or spec.changes is not False)
                 has_more = index != calls[-1][0]
-                await self.listener.emit(events.ToolStart(self.state.turn, call, index, may_write, has_more))
+                await self.queue.emit(events.ToolStart(self.state.turn, call, index, may_write, has_more))
             if index in refusals:
                 await self._emit(self._end_call(index, refusals[index].result(call), 0.0))
         if refusals:
@@ -169,8 +169,8 @@ class Run:
             index, call = calls[0]
             result, seconds = await self.call_runner.run_single(call, index)
             end = self._end_call(index, result, seconds)
-            if self.listener is not None:
-                await self.listener.emit(end)
+            if self.queue is not None:
+                await self.queue.emit(end)
         elif calls:
             async with aclosing(self.call_runner.run(calls)) as results:
                 async for index, result, seconds in results:

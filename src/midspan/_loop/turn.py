@@ -55,7 +55,7 @@ StreamedCalls = dict[int, tuple[int, str | None, str | None]]
 """By part index: the position of a call in the turn; its id and name, None once a delta has carried them."""
 
 
-async def read_stream(run: "Run", listener: "EventQueue", request: ModelRequest) -> ModelResponse | None:
+async def read_stream(run: "Run", queue: "EventQueue", request: ModelRequest) -> ModelResponse | None:
     """Pass on the deltas of a response, and return it. None means that the time of the run is over."""
     tracker, turn, response, has_started = run.limit_tracker, run.state.turn, None, False
     calls: StreamedCalls = {}
@@ -73,12 +73,12 @@ async def read_stream(run: "Run", listener: "EventQueue", request: ModelRequest)
                 if type(event) not in _PART_EVENTS:
                     response = checked_response(event, request)
                 elif (delta := _delta(event, turn, calls)) is not None:
-                    await listener.emit(delta)
+                    await queue.emit(delta)
     except StopAsyncIteration:
         without_response = NO_RESPONSE if tracker.out_of_time() is None else None
     except BaseException as error:  # noqa: BLE001 - providers are user code
         without_response = after_error(error, run, has_started=has_started)
-    await listener.wait_for_reader()
+    await queue.wait_for_reader()
     return response or without_response
 
 
@@ -150,7 +150,7 @@ class CallRunner:
     """Runs the calls of a run, and is the `RunHost` of their contexts."""
 
     def __init__(self, run: "Run", user_context: Any, config: "RunConfig") -> None:
-        self._run, self._listener = run, run.listener
+        self._run, self._queue = run, run.queue
         self._user_context = user_context
         self._config = config
         task = asyncio.current_task()
@@ -202,8 +202,8 @@ class CallRunner:
             self.tool_error = error
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
-        if self._listener is not None and not context.depth:
-            self._listener.report(
+        if self._queue is not None and not context.depth:
+            self._queue.report(
                 ToolProgress(context.turn, context.call_id, context.index, fraction, truncate(message) or None)
             )
 
@@ -212,9 +212,9 @@ class CallRunner:
 
     def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None) -> None:
         """Pass on that a request is sent again, to the same model or to another one."""
-        if self._listener is not None:
+        if self._queue is not None:
             turn = self._run.state.turn
-            self._listener.report(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
+            self._queue.report(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if self._config.on_question is None:

@@ -56,8 +56,8 @@ class TypedOutput(Policy):
             reason = f"the answer is not of the requested type: {error}"
             if state.retries_exhausted:
                 raise OutputError(f"{reason}; it was {truncate(text, _MAX_QUOTED_CHARS)!r}") from error
-            how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Answer again, with JSON only."
-            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
+            hint = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Answer again, with JSON only."
+            return Retry(reason, f"Your answer does not have the requested form: {error}. {hint}")
         return None
 
     def tool(self) -> Any:

@@ -70,8 +70,8 @@ def load_module(name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module exists, and a module that it imports does not
-            how = "name a file as ./NAME.py"
-            raise ConfigError(f"no module {name!r} is installed or in this directory; {how}") from error
+            hint = "name a file as ./NAME.py"
+            raise ConfigError(f"no module {name!r} is installed or in this directory; {hint}") from error
     path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(f"cannot load the tools in {str(path)!r}: no such file")

@@ -30,8 +30,8 @@ class Toolbox:
         if new.name not in tools or duplicates == "override":
             tools[new.name] = new
         elif duplicates != "skip":
-            where = f"in session {session!r}" if session is not None else "for all sessions"
-            raise DuplicateToolError(f"{new.name!r} is already registered {where}; use duplicates='skip' or 'override'")
+            scope = f"in session {session!r}" if session is not None else "for all sessions"
+            raise DuplicateToolError(f"{new.name!r} is already registered {scope}; use duplicates='skip' or 'override'")
         return tools[new.name]
 
     def open_session(self, session: str) -> None:
