@@ -707,3 +707,30 @@ def test_prompt_mode_describes_the_tools_in_the_prompt(home: Path) -> None:
         assert (ended.code, ended.out) == (0, "Twelve.\n")
         assert "tools" not in record.seen[0].body
         assert "TOOL_CALL[" in json.dumps(record.seen[0].body["systemInstruction"])
+
+
+CLOSABLE = """
+from midspan.tools import ToolListing, ToolSource
+
+class Source(ToolSource):
+    async def list_tools(self):
+        return ToolListing()
+
+    async def call(self, call, context):
+        raise AssertionError
+
+    async def aclose(self):
+        print("the source is closed")
+
+tools = Source()
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--prompt-mode",), ("--record", "tape")])
+def test_tool_sources_are_closed_at_the_end(home: Path, more: tuple[str, ...]) -> None:
+    (home / "source.py").write_text(CLOSABLE)
+    with recorder() as record:
+        record.answer_stream(response({"text": "Yes."}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = midspan("ask", "-t", "source.py", *more, "hi", home=home, **where)
+    assert (ended.code, ended.out, ended.err) == (0, "Yes.\n", "the source is closed\n")

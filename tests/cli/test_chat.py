@@ -256,3 +256,33 @@ def test_typed_line_that_is_not_utf8_is_reported(home: Path) -> None:
         assert terminal.end()[0] == 0
     finally:
         terminal.close()
+
+
+COUNTER = """
+from midspan.messages import ToolResult
+from midspan.tools import ToolListing, ToolSource, ToolSpec
+
+class Counter(ToolSource):
+    count = 0
+
+    async def list_tools(self):
+        return ToolListing((ToolSpec("count_visits", "Count the visits.", read_only=True),))
+
+    async def call(self, call, context):
+        self.count += 1
+        return ToolResult(call.id, call.name, f"visit {self.count}")
+
+    async def aclose(self):
+        print("closed", flush=True)
+
+tools = [Counter()]
+"""
+
+
+def test_source_stays_open_while_the_model_and_the_tools_change_and_is_closed_once(home: Path) -> None:
+    (home / "counter.py").write_text(COUNTER)
+    lines = ["Count the visits", "/model offline", "Count the visits", "/tools counter slow", "Count the visits"]
+    ended = midspan("chat", "-m", "offline", "-t", "counter", home=home, stdin="\n".join(lines))
+    assert (ended.code, ended.out.count("closed")) == (0, 1), ended.err
+    assert [number for number in (1, 2, 3) if f"visit {number}" in ended.out] == [1, 2, 3]
+    assert ended.out.endswith("closed\n")

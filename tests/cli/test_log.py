@@ -52,7 +52,7 @@ def test_log_that_cannot_be_created_says_what_helps(tmp_path: Path) -> None:
     assert (listed.code, listed.err) == (2, f"midspan: {problem}, {remedy}")
     asked = midspan(*QUESTION, home=tmp_path, **nowhere)
     assert asked.code == 0
-    assert asked.err.startswith(f"midspan: this is not logged: {problem}, {remedy}")
+    assert asked.err.startswith(f"midspan: this conversation is not logged: {problem}, {remedy}")
     assert "midspan:" not in midspan(*QUESTION, "--no-log", home=tmp_path, **nowhere).err
 
 
@@ -207,8 +207,8 @@ def test_page_that_cannot_be_fetched_is_reported(tmp_path: Path, status: int, wo
     ("arguments", "words"),
     [
         (["-o", "temperature"], "-o takes KEY=VALUE"),
-        (["-o", "warmth=1"], "options of the model: unknown setting 'warmth'"),
-        (["-o", "temperature=hot"], 'options of the model: temperature: expected number or null, got "hot"'),
+        (["-o", "warmth=1"], "model settings: unknown setting 'warmth'"),
+        (["-o", "temperature=hot"], 'model settings: temperature: expected number or null, got "hot"'),
         (["--schema", "name, age years"], "'age years' is not a field"),
         (["--schema", "nowhere.json"], "nowhere.json: No such file"),
         (["--schema", "{"], "is not valid JSON"),
@@ -251,4 +251,4 @@ def test_run_goes_on_if_an_append_fails(capsys: pytest.CaptureFixture[str]) -> N
             await entry.add(TurnStart(turn))
 
     asyncio.run(main())
-    assert capsys.readouterr().err == "midspan: this is not logged: the disk is full\n"
+    assert capsys.readouterr().err == "midspan: this run is not logged: the disk is full\n"

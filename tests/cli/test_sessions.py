@@ -83,7 +83,7 @@ def test_damaged_log_is_an_error_only_for_conversations(tmp_path: Path, named: b
     ended = midspan("ask", "-m", "offline", *session, "What is 2 + 2?", home=tmp_path)
     assert (ended.code, bool(ended.out)) == (code, not named)
     assert "Traceback" not in ended.err
-    assert ("this is not logged" in ended.err) is not named
+    assert ("this conversation is not logged" in ended.err) is not named
     assert f"cannot use {log_file(tmp_path)} as a journal: file is not a database" in ended.err
     chat = midspan("chat", "-m", "offline", *session, home=tmp_path, stdin="What is 2 + 2?")
     assert (chat.code, bool(chat.out)) == (code, not named)

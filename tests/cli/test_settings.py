@@ -46,7 +46,7 @@ def test_flags_override_the_environment_and_the_environment_overrides_the_file(t
 def test_home_that_is_not_a_directory_has_no_settings_and_no_keys(tmp_path: Path) -> None:
     nowhere = {"HOME": "/dev/null", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
     ended = midspan("ask", "-m", "offline", "What is 2 + 2?", home=tmp_path, **nowhere)
-    assert (ended.code, "4" in ended.out, "this is not logged" in ended.err) == (0, True, True), ended.err
+    assert (ended.code, "4" in ended.out, "this conversation is not logged" in ended.err) == (0, True, True), ended.err
     chat = midspan("chat", "-m", "offline", home=tmp_path, stdin="What is 2 + 2?", **nowhere)
     assert (chat.code, "4" in chat.out) == (0, True), chat.err
     keys = midspan("keys", home=tmp_path, **nowhere)

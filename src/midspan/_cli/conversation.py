@@ -25,6 +25,7 @@ from midspan._schema.conversion import settings_of
 from midspan._storage.journal import RunInfo, RunSummary
 from midspan._storage.sqlite import SqliteJournal
 from midspan._types import events
+from midspan._types.closing import close_all
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import CANCELLED, RunEvent
 from midspan._types.messages import History
@@ -55,12 +56,17 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
 
 def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> Agent:
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
-    if settings.read_only and tools:
-        tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
     if settings.model is not None:
         check_credentials(settings.model)
-    options, system = settings_of(ModelSettings, settings.options, "options of the model"), settings.system
+    options, system = settings_of(ModelSettings, settings.options, "model settings"), settings.system
+    tools = _allowed_tools(settings, tools)
     return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
+
+
+def _allowed_tools(settings: Settings, tools: list[Any]) -> list[Any]:
+    if settings.read_only and tools:
+        return [Filtered(source_of(tools), lambda spec: spec.changes is False)]
+    return tools
 
 
 class LoggedConversation:
@@ -82,19 +88,24 @@ class LoggedConversation:
         except (MidspanError, OSError) as error:
             if is_continued:
                 raise
-            print_line(f"this is not logged: {error}")
+            print_line(f"this conversation is not logged: {error}")
             log = None
         self._log = log
+        self._owners: list[Agent] = []
+        """One agent for each model and its new tools. They are closed together, because tools may be used again."""
+        self._tools: list[Any] = []
+        """All tools that have an owner."""
         try:
-            self.settings = with_fallback(settings, allow_all_tools=options.yes)
-            self.agent = build_agent(self.settings, tools)
+            self.use(with_fallback(settings, allow_all_tools=options.yes), tools)
         except BaseException:
             if log is not None:
                 log.close()
             raise
 
-    def ask(self, prompt: str | list[Any], displays: Sequence[Display], seen: list[RunEvent], **options: Any) -> None:
-        """Run the agent, show its events and add them to `seen`. Raises KeyboardInterrupt if it was cancelled."""
+    def ask(
+        self, prompt: str | list[Any], displays: Sequence[Display], received: list[RunEvent], **options: Any
+    ) -> None:
+        """Run the agent, show its events and add them to `received`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
         entry = LogEntry(None if self._log is None else self._log.journal, self._session, len(self.history))
@@ -102,7 +113,7 @@ class LoggedConversation:
         async def watch() -> None:
             async with stream:
                 async for event in stream:
-                    seen.append(event)
+                    received.append(event)
                     for display in displays:
                         display.show(event)
                     await entry.add(event)
@@ -118,9 +129,10 @@ class LoggedConversation:
 
     def use(self, settings: Settings, tools: list[Any]) -> None:
         """Continue with another model or other tools. If that fails, nothing changes."""
-        agent = build_agent(settings, tools)
-        self.runner.run(self.agent.aclose())
-        self.settings, self.agent = settings, agent
+        owner = build_agent(settings, [tool for tool in tools if tool not in self._tools])
+        self.settings, self.agent = settings, owner.replace(tools=_allowed_tools(settings, tools))
+        self._owners.append(owner)
+        self._tools += tools
 
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""
@@ -130,7 +142,7 @@ class LoggedConversation:
         self.history = History()
 
     def close(self) -> None:
-        self.runner.run(self.agent.aclose())
+        self.runner.run(close_all(owner.aclose() for owner in self._owners))
         if self._log is not None:
             self._log.close()
 
@@ -227,7 +239,7 @@ class LogEntry(Struct):
             await asyncio.shield(append)  # whether a cancelled append was stored is unknown
         except JournalError as error:
             self.journal = None
-            print_line(f"this is not logged: {error}")
+            print_line(f"this run is not logged: {error}")
 
     async def end(self, error: BaseException | None) -> None:
         """Store how the run ended, if it has no RunEnd of its own."""
