@@ -1,5 +1,6 @@
 """`midspan ask`, as a user runs it."""
 
+import gzip
 import json
 import os
 import signal
@@ -285,7 +286,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-t", "wrong.py", "hi"], 2, "cannot use the tools in 'wrong.py': 5 is not a tool"),
         (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "system is not valid Unicode"),
         (["ask", "-m", "offline", "-f", "nope.txt"], 2, "there is no question; pass one, in addition to the files"),
-        (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' is not a file"),
+        (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' cannot be read: No such file or directory"),
         (["ask", "-m", "offline", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),
         (
@@ -298,7 +299,8 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["mcp", "list", "a"], 2, "midspan mcp list takes no arguments, got 'a'"),
         (["mcp", "serve", "tools.py"], 2, "midspan mcp serve takes no arguments, got 'tools.py'"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
-        (["ask", "-m", "offline", "-f", "binary", "hi"], 2, "binary is neither UTF-8 text nor an image"),
+        (["ask", "-m", "offline", "-f", "binary", "hi"], 2, "media type of 'binary', which is not UTF-8 text"),
+        (["ask", "-m", "offline", "-f", "photo.png.gz", "hi"], 2, "cannot guess the media type of 'photo.png.gz'"),
     ],
 )
 def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(
@@ -309,6 +311,7 @@ def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(
     (home / "syntax.py").write_text("def f(:")
     (home / "empty.py").write_text("")
     (home / "binary").write_bytes(b"\xff\x00")
+    (home / "photo.png.gz").write_bytes(gzip.compress(b"a photo"))
     (home / "number.py").write_text("tools = 5")
     (home / "named.py").write_text("tools = {'f': 1}")
     (home / "wrong.py").write_text("tools = [5]")

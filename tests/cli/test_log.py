@@ -203,6 +203,14 @@ def test_page_that_cannot_be_fetched_is_reported(tmp_path: Path, status: int, wo
     assert (ended.code, words in ended.err) == (2, True), ended.err
 
 
+def test_binary_page_is_reported_by_its_address_if_it_has_no_name(tmp_path: Path) -> None:
+    with recorder() as web:
+        web.answer(b"\xff\x00", content_type="application/octet-stream")
+        ended = midspan("hi", "-m", "offline", "-f", f"{web.url}/", home=tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith(f"midspan: cannot guess the media type of '{web.url}/', which is not UTF-8 text")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -337,9 +337,16 @@ def test_invalid_prompt_is_an_error(prompt: Any, words: str) -> None:
 
 def test_text_in_a_file_of_an_unknown_media_type_is_text(tmp_path: Path) -> None:
     provider = ScriptedProvider(["fine"])
-    (tmp_path / "x.zzz").write_text("notes")
+    (tmp_path / "x.zzz").write_text("notes", "utf-8-sig")
     Agent(provider).run_sync(tmp_path / "x.zzz")
     assert provider.requests[0].history[-1].parts == (Text("notes"),)
+
+
+def test_media_type_that_the_name_does_not_tell_is_that_of_the_first_bytes(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["fine"])
+    (tmp_path / "photo").write_bytes(b"\x89PNG\r\n\x1a\n\x00")
+    Agent(provider).run_sync(["?", tmp_path / "photo"])
+    assert provider.requests[0].history[-1].parts[1] == Blob.of(b"\x89PNG\r\n\x1a\n\x00", "image/png", name="photo")
 
 
 def test_file_of_an_unknown_media_type_is_an_error(tmp_path: Path) -> None:

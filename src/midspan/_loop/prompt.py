@@ -91,7 +91,7 @@ def _items(content: Any) -> Iterable[Any]:
 
 def _part(item: Any) -> Part:
     if type(item) is not str and isinstance(item, PathLike):  # the second check is slow
-        return _file_part(item)
+        return file_part(item)
     part = Text(item) if isinstance(item, str) else item
     if isinstance(part, Text):
         check_text(part.text, "the prompt")
@@ -100,10 +100,9 @@ def _part(item: Any) -> Part:
     return part
 
 
-def _file_part(file: PathLike[str]) -> Part:
-    """Return a file as a part of a prompt: text if it can be decoded as text, otherwise its bytes."""
-    import mimetypes  # files are rare in prompts, and these are slow to import
-    from pathlib import Path
+def file_part(file: PathLike[str]) -> Text | Blob:
+    """Return a file as a part of a prompt."""
+    from pathlib import Path  # files are rare in prompts
 
     path = Path(file)
     if path.exists() and not path.is_file():
@@ -112,15 +111,28 @@ def _file_part(file: PathLike[str]) -> Part:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
-    media_type, compression = mimetypes.guess_type(path.name)
-    if compression is not None:  # the media type is that of the compressed file
-        media_type = None
+    return data_part(data, path.name)
+
+
+def data_part(data: bytes, name: str, media_type: str | None = None) -> Text | Blob:
+    """Return data as a part of a prompt: text if it can be decoded as text, otherwise its bytes."""
+    import mimetypes  # slow to import
+
+    from midspan.tools.execution import media_type_of
+
+    if not media_type:
+        media_type, compression = mimetypes.guess_type(name)
+        if compression is not None:  # the media type is that of the compressed file
+            media_type = None
+    if media_type in (None, "application/octet-stream"):
+        media_type = media_type_of(data[:16])
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
         with suppress(UnicodeDecodeError):  # it is not text, although its name suggests it
-            return Text(data.decode())
+            return Text(data.decode("utf-8-sig"))
     if media_type is None:
-        raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass Blob.of(data, media_type)")
-    return Blob.of(data, media_type, name=path.name)
+        remedy = "in Python, pass Blob.of(data, media_type)"
+        raise ConfigError(f"cannot guess the media type of {name!r}, which is not UTF-8 text; {remedy}")
+    return Blob.of(data, media_type, name=name)
 
 
 def _repair(messages: list[Message], known: int) -> list[Message]:

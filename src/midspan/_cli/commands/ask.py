@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -19,6 +19,7 @@ from midspan._cli.output import AnswerDisplay, Display, ProgressDisplay, stdout_
 from midspan._cli.settings import load_settings
 from midspan._cli.text import error_fields, write_json
 from midspan._cli.tool_sources import load_tools, mcp_sources
+from midspan._loop.prompt import data_part, file_part
 from midspan._storage.journal import RunSummary
 from midspan._types.events import RunEnd, RunEvent, RunStart
 from midspan._types.messages import History
@@ -29,7 +30,6 @@ from midspan.errors import ConfigError, LimitReachedError
 _MAX_BYTES = 50_000_000
 """Of stdin, a file or a web page: far more than any model accepts, far less than the memory of a computer."""
 _MAX_REDIRECTS = 5
-_MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>\w+)(?:\s+(?P<type>\w+)(?P<many>\[\])?)?(?:\s*:\s*(?P<description>.+))?")
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -94,45 +94,29 @@ def _read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
 
 def _attachment(name: str) -> Text | Blob:
     if name == "-":
-        return _part(_read_stdin(), None, "stdin")
+        return data_part(_read_stdin(), "stdin")
     if _URL.match(name):
         return asyncio.run(_download(name))
     path = Path(name).expanduser()
-    if not path.is_file():  # a pipe or a device may never end
-        raise ConfigError(f"{name!r} is not a file")
-    from mimetypes import guess_type  # slow to import
-
-    with path.open("rb") as file:
-        return _part(_read(file, name), guess_type(path.name)[0], path.name)
-
-
-def _part(data: bytes, media_type: str | None, name: str) -> Text | Blob:
-    """Return text if the data can be decoded as text, otherwise the data."""
-    from midspan.tools.execution import media_type_of
-
-    media_type = media_type or media_type_of(data[:16])
-    if media_type is None or not media_type.startswith(_MEDIA):
-        try:
-            return Text(data.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{name} is neither UTF-8 text nor an image, PDF, audio or video file") from error
-    return Blob.of(data, media_type, name=name)
+    if path.is_file():
+        _check_size(path.stat().st_size, name)
+    return file_part(path)
 
 
 def _read_stdin() -> bytes:
     """Return what is piped in or redirected from a file; nothing from a terminal."""
-    return b"" if sys.stdin.isatty() else _read(sys.stdin.buffer, "stdin")
-
-
-def _read(stream: BinaryIO, name: str) -> bytes:
-    data = stream.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{name} has more than {_MAX_BYTES:,} bytes, too much for any model")
+    data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(_MAX_BYTES + 1)
+    _check_size(len(data), "stdin")
     return data
 
 
+def _check_size(size: int, name: str) -> None:
+    if size > _MAX_BYTES:
+        raise ConfigError(f"{name} has more than {_MAX_BYTES:,} bytes, too much for any model")
+
+
 async def _download(url: str) -> Text | Blob:
-    from urllib.parse import urljoin  # few prompts have URLs
+    from urllib.parse import urljoin, urlsplit  # few prompts have URLs
 
     from midspan._http.messages import HttpRequest, Timeouts
     from midspan._http.transport import Transport
@@ -143,7 +127,7 @@ async def _download(url: str) -> Text | Blob:
             response = await transport.send(HttpRequest("GET", target, {"user-agent": "midspan", "accept": "*/*"}))
             if response.status == 200:
                 media_type = (response.header("content-type") or "").partition(";")[0].strip().lower()
-                return _part(response.body, media_type or None, url.rsplit("/", 1)[-1])
+                return data_part(response.body, urlsplit(url).path.rpartition("/")[2] or url, media_type)
             if response.status not in (301, 302, 303, 307, 308):
                 raise ConfigError(f"{url} answered {response.status}")
             target = urljoin(target, response.header("location") or "")
