@@ -186,6 +186,7 @@ def test_slash_commands_change_model_and_tools_and_clear_and_save(home: Path) ->
         "What is 2 + 2?",
         "/save talk.json",
         "/save nowhere/x",
+        "/save ~nobody-here/x",
         "/sav",
         "/clear",
         "/help",
@@ -201,6 +202,7 @@ def test_slash_commands_change_model_and_tools_and_clear_and_save(home: Path) ->
     assert "tools: slow_backup\n" in ended.err
     assert "unknown command /sav; /help shows the commands" in ended.err
     assert "cannot write 'nowhere/x'" in ended.err
+    assert "unknown user in the path '~nobody-here/x'" in ended.err
     assert "10" not in ended.out
     assert len(from_json((home / "talk.json").read_bytes(), "messages")) == 6
     assert stat.S_IMODE((home / "talk.json").stat().st_mode) == 0o600

@@ -65,7 +65,7 @@ def _tool_names(flags: dict[str, Any], settings: Settings, folder: Path) -> list
     names = [settings.tools] if isinstance(settings.tools, str) else settings.tools
     if names is None:
         return None
-    return [str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names]
+    return [str(folder / user_path(name)) if name.endswith(".py") else name for name in names]
 
 
 def read_options(pairs: list[str]) -> dict[str, Any]:
@@ -102,6 +102,14 @@ def user_directory(purpose: Literal["config", "cache", "state"]) -> Path:
     base = Path(os.environ.get(f"XDG_{purpose.upper()}_HOME", ""))
     default = Path.home() / (".local/state" if purpose == "state" else f".{purpose}")
     return (base if base.is_absolute() else default) / "midspan"
+
+
+def user_path(name: str) -> Path:
+    """Return a path that the user wrote; it may start with `~` or `~user`."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"unknown user in the path {name!r}") from error
 
 
 def private_directory(path: Path, remedy: str = "") -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from midspan._cli.questions import TERMINAL
-from midspan._cli.settings import settings_path, user_directory, write_private
+from midspan._cli.settings import settings_path, user_directory, user_path, write_private
 from midspan._cli.text import print_line
 from midspan.tools.files import tools_in
 
@@ -44,7 +44,7 @@ def mcp_sources(options: Namespace) -> list[Any]:
 def config_paths(options: Namespace) -> list[Path]:
     """Return the configuration files of a command that exist, or were named."""
     if options.mcp:
-        return [Path(name).expanduser() for name in options.mcp]
+        return [*map(user_path, options.mcp)]
     user_config = settings_path().with_name("mcp.json")
     return [path for path in (user_config, Path.cwd() / _PROJECT_CONFIG) if path.is_file()]
 

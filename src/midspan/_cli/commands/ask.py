@@ -7,7 +7,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
@@ -16,7 +15,7 @@ from midspan._cli import arguments
 from midspan._cli.conversation import LoggedConversation
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.output import AnswerDisplay, Display, ProgressDisplay, stdout_for_answers
-from midspan._cli.settings import load_settings
+from midspan._cli.settings import load_settings, user_path
 from midspan._cli.text import error_fields, write_json
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.prompt import data_part, file_part
@@ -97,7 +96,7 @@ def _attachment(name: str) -> Text | Blob:
         return data_part(_read_stdin(), "stdin")
     if _URL.match(name):
         return asyncio.run(_download(name))
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.is_file():
         _check_size(path.stat().st_size, name)
     return file_part(path)
@@ -138,8 +137,9 @@ def _read_schema(text: str) -> dict[str, Any]:
     """Return a JSON Schema from a file, from JSON, or from a short form: `name, age int, tags str[]`."""
     is_json = text.lstrip().startswith("{")
     if is_json or text.endswith(".json"):
+        data = text if is_json else user_path(text).read_bytes()
         try:
-            schema = json.loads(text if is_json else Path(text).expanduser().read_bytes())
+            schema = json.loads(data)
         except ValueError as error:
             raise ConfigError(f"the schema {text!r} is not valid JSON: {error}") from error
         if not isinstance(schema, dict):

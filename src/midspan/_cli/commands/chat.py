@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from midspan._cli.arguments import add_log_arguments, add_model_arguments, add_t
 from midspan._cli.conversation import LoggedConversation
 from midspan._cli.interrupts import InterruptibleRunner, exit_now
 from midspan._cli.output import AnswerDisplay, ProgressDisplay
-from midspan._cli.settings import Settings, load_settings, private_directory, user_directory, write_private
+from midspan._cli.settings import Settings, load_settings, private_directory, user_directory, user_path, write_private
 from midspan._cli.text import exit_code, print_error, print_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._types.codec import to_json
@@ -122,7 +121,7 @@ class TerminalChat:
     def _save(self, name: str) -> None:
         if not name:
             raise ConfigError("name a file: /save FILE.json")
-        history, path = self.conversation.history, Path(name).expanduser()
+        history, path = self.conversation.history, user_path(name)
         write_private(path, to_json(history), create_folder=False)
         print_line(f"wrote {len(history)} messages to {path}")
 

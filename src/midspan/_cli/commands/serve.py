@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from midspan._cli.arguments import add_model_arguments, add_path, add_tool_arguments, comma_list, port_number
 from midspan._cli.conversation import build_agent, with_fallback
-from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, user_directory
+from midspan._cli.settings import Settings, load_settings, private_directory, read_toml, user_directory, user_path
 from midspan._cli.text import announce, print_line
 from midspan._cli.tool_sources import config_paths, load_tools, make_servers
 from midspan._http.serving import listen
@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
         raise ConfigError(f"the server needs {error.name}: pip install 'midspan[server]'") from error
     if options.log_format == "json":
         log_json(logging.DEBUG if options.verbose > 1 else logging.INFO)
-    path = None if options.config is None else Path(options.config).expanduser().absolute()
+    path = None if options.config is None else user_path(options.config).absolute()
     values = {} if path is None else read_toml(path)
     agent_values = {name: values.pop(name) for name in _AGENT_SETTINGS if name in values}
     file = None if path is None else settings_of(Settings, agent_values, str(path))
@@ -114,7 +114,7 @@ def _open_journal(name: str | None) -> "SqliteJournal | None":
         remedy = "; store runs elsewhere with --journal FILE, or nowhere with --journal memory"
         path = private_directory(user_directory("state"), remedy) / "server.db"
     else:
-        path = Path(name).expanduser()
+        path = user_path(name)
     _lock(path)
     journal = SqliteJournal(path)
     asyncio.run(journal.list(limit=1))  # a file that cannot be used is reported before the server starts
