@@ -133,6 +133,8 @@ def test_exact_results_are_shown_in_full(expression: str, expected: str) -> None
         ("sin(radians(30))", "0.5"),
         ("1.0000001 ** 10000000", "2.71828169254497"),
         ("2e20 * pi", "628318530717958647693"),
+        ("round(sqrt(2), 14)", "1.4142135623731"),
+        ("round(-sqrt(2) * 10 ** 13, 2)", "-14142135623730.9"),
     ],
 )
 def test_inexact_results_are_rounded_and_marked(expression: str, expected: str) -> None:
@@ -193,6 +195,14 @@ def test_integers_keep_all_their_digits() -> None:
         ("round(1, 51)", "at most 50 digits"),
         ("5 % -3", "'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3"),
         ("2 = 2", "unexpected character '='"),
+        ("floor(sqrt(2) * 10 ** 20)", "cannot round 1.4142135623731e+20 or find its remainder: only its first 14 digits"),
+        ("ceil(sqrt(2) * 10 ** 20)", "cannot round -1.4142135623731e+20"),
+        ("round(sqrt(2) * 10 ** 20)", "cannot round 1.4142135623731e+20"),
+        ("sqrt(2) * 10 ** 20 // 7", "cannot round 2.020305089104"),
+        ("sqrt(2) * 10 ** 20 % 7", "cannot round 1.4142135623731e+20"),
+        ("sqrt(2) * 10 ** 14 % 7", "cannot round 1.4142135623731e+14"),
+        ("1e-10000", "an exponent has at most 4 digits"),
+        ("0xff", "'0xff' is not a decimal number"),
     ],
 )
 def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> None:

@@ -27,6 +27,8 @@ _MAX_FACTORIAL = 807
 _MAX_EXACT_PLACES = 50
 """A fraction with more decimal places is rounded."""
 _SHOWN_DIGITS = 15
+_MAX_RELIABLE = 10**14
+"""A float has 14 digits without an error. So those of a larger one do not include all digits before the point."""
 _PLAIN_EXPONENTS = range(-7, 21)
 """Numbers outside of this range are shown with an exponent."""
 _TOO_LARGE = "the number is too large"
@@ -97,7 +99,7 @@ def _to_python(expression: str) -> str:
     if match := _UNEXPECTED.search(text):
         raise ToolError(f"unexpected character {match[0]!r}")
     if _LARGE_EXPONENT.search(text):
-        raise ToolError(_TOO_LARGE)
+        raise ToolError("an exponent has at most 4 digits")
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
     text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before "of"
@@ -113,7 +115,7 @@ def _value(node: ast.expr, python: str) -> Number:
         case ast.Attribute(value=operand, attr=suffix) if suffix in _SUFFIXES:
             return _SUFFIXES[suffix](_value(operand, python))
         case ast.Constant():
-            return _bounded(Fraction(python[node.col_offset : node.end_col_offset]))  # all digits, unlike a float
+            return _bounded(_literal(python[node.col_offset : node.end_col_offset]))
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
@@ -128,6 +130,13 @@ def _value(node: ast.expr, python: str) -> Number:
             known = f"functions: {', '.join(_FUNCTIONS)}; constants: {', '.join(_CONSTANTS)}"
             raise ToolError(f"unknown name {name!r}; {known}")
     raise ToolError("the expression is not arithmetic; write 2 * (3) for a product and sqrt(4) for a function")
+
+
+def _literal(text: str) -> Fraction:
+    try:
+        return Fraction(text)  # all digits, unlike a float
+    except ValueError:
+        raise ToolError(f"{text!r} is not a decimal number") from None
 
 
 def _bounded(value: Number) -> Number:
@@ -145,7 +154,11 @@ def _bits(value: Fraction) -> int:
 
 def _reliable(value: Number) -> Fraction:
     """The value as a Fraction; a float without its last digits, so that log(1000, 10) is 3 and not less."""
-    return value if isinstance(value, Fraction) else Fraction(f"{value:.14g}")
+    if isinstance(value, Fraction):
+        return value
+    if abs(value) >= _MAX_RELIABLE:
+        raise ToolError(f"cannot round {value:.14g} or find its remainder: only its first 14 digits are known")
+    return Fraction(f"{value:.14g}")
 
 
 def _whole(value: Number) -> int:
@@ -157,6 +170,12 @@ def _whole(value: Number) -> int:
 
 def _floor(value: Number) -> Number:
     return Fraction(math.floor(_reliable(value)))
+
+
+def _remainder(left: Number, right: Number) -> Number:
+    """Return what is left of a division rounded down. It has the sign of the divisor."""
+    _reliable(left)
+    return left - right * _floor(left / right)
 
 
 def _power(base: Number, exponent: Number) -> Number:
@@ -196,8 +215,10 @@ def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     places = _whole(digits)
     if abs(places) > _MAX_EXACT_PLACES:
         raise ToolError(f"round takes at most {_MAX_EXACT_PLACES} digits")
-    unit = Fraction(10) ** -places
-    rounded = math.floor(abs(_reliable(value)) / unit + Fraction(1, 2)) * unit
+    unit, size = Fraction(10) ** -places, abs(_reliable(value))
+    if isinstance(value, float) and size / unit >= _MAX_RELIABLE:  # fewer places are known
+        return value
+    rounded = math.floor(size / unit + Fraction(1, 2)) * unit
     return rounded if value >= 0 else -rounded
 
 
@@ -208,7 +229,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: lambda left, right: _floor(left / right),
-    ast.Mod: lambda left, right: left - right * _floor(left / right),  # it has the sign of the divisor
+    ast.Mod: _remainder,
     ast.Pow: _power,
 }
 _SIGNS: dict[type[ast.unaryop], Callable[[Any], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
