@@ -289,7 +289,11 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "-m", "offline", "-f", "nope.txt", "hi"], 2, "'nope.txt' cannot be read: No such file or directory"),
         (["ask", "-m", "offline", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-m", "offline", "-f", "~nobody-here/x", "hi"], 2, "unknown user in the path '~nobody-here/x'"),
-        (["ask", "--schema", "~nobody-here/x.json", "hi"], 2, "midspan: unknown user in the path '~nobody-here/x.json'"),
+        (
+            ["ask", "--schema", "~nobody-here/x.json", "hi"],
+            2,
+            "midspan: unknown user in the path '~nobody-here/x.json'",
+        ),
         (["ask", "--mcp", "~nobody-here/x", "hi"], 2, "unknown user in the path '~nobody-here/x'"),
         (["serve", "--config", "~nobody-here/x"], 2, "unknown user in the path '~nobody-here/x'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),

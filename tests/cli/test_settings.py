@@ -95,3 +95,10 @@ def test_invalid_settings_file_is_reported_in_one_sentence(tmp_path: Path, text:
     doctor = midspan("doctor", home=tmp_path)
     assert doctor.code == 1
     assert words in doctor.out
+
+
+@pytest.mark.parametrize("text", ["log = false", "log_days = 3"])
+def test_server_refuses_settings_of_the_log_of_questions(tmp_path: Path, text: str) -> None:
+    (tmp_path / "server.toml").write_text(text)
+    ended = midspan("serve", "--config", "server.toml", home=tmp_path)
+    assert (ended.code, f"server.toml: unknown setting '{text.split()[0]}'; " in ended.err) == (2, True), ended.err

@@ -195,7 +195,10 @@ def test_integers_keep_all_their_digits() -> None:
         ("round(1, 51)", "at most 50 digits"),
         ("5 % -3", "'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3"),
         ("2 = 2", "unexpected character '='"),
-        ("floor(sqrt(2) * 10 ** 20)", "cannot round 1.4142135623731e+20 or find its remainder: only its first 14 digits"),
+        (
+            "floor(sqrt(2) * 10 ** 20)",
+            "cannot round 1.4142135623731e+20 or find its remainder: only its first 14 digits",
+        ),
         ("ceil(sqrt(2) * 10 ** 20)", "cannot round -1.4142135623731e+20"),
         ("round(sqrt(2) * 10 ** 20)", "cannot round 1.4142135623731e+20"),
         ("sqrt(2) * 10 ** 20 // 7", "cannot round 2.020305089104"),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from midspan._storage.sqlite import SqliteJournal
 
 _MEMORY = "memory"
-_AGENT_SETTINGS = Settings.__struct_fields__
+_AGENT_SETTINGS = tuple(name for name in Settings.__struct_fields__ if name not in ("log", "log_days"))
+"""A server stores runs in its journal and not in the log."""
 _FLAGS = ("host", "port", "models", "allow_anonymous", "journal")
 
 
