@@ -368,10 +368,23 @@ def test_caches_are_created_read_listed_extended_and_deleted(client: Client, ser
 
 
 @pytest.mark.requirement("S3-13")
-def test_system_prompt_and_tools_of_a_cache_are_not_sent_again(client: Client, server: Recorder) -> None:
+def test_tools_of_a_cache_are_not_sent_again(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
-    client.generate_content("x", cached_content="cachedContents/1", tools=[add], system_instruction="s", temperature=1)
+    client.generate_content("x", cached_content="cachedContents/1", tools=[add], temperature=1)
     assert server.last.body.keys() == {"contents", "cachedContent", "generationConfig"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"system_instruction": "Be brief."}, {"tool_choice": "none"}, {"tool_config": {"retrievalConfig": {}}}],
+    ids=str,
+)
+def test_what_the_api_takes_from_the_cache_is_an_error_in_a_request(client: Client, option: dict[str, Any]) -> None:
+    options: Any = {"cached_content": "cachedContents/1", "tools": [add], **option}
+    words = f"{next(iter(option))} cannot be combined with cached_content, because the cache holds it; pass system_inst"
+    for method in (client.generate_content, client.stream_generate_content, client.generate_content_with_auto_tools):
+        with pytest.raises(errors.ConfigError, match=words):
+            method("x", **options)
 
 
 @pytest.mark.requirement("S1-15", "S1-16")

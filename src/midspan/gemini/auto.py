@@ -22,7 +22,15 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
+from midspan.gemini.request import (
+    Contents,
+    cache_name,
+    check_cache,
+    encode_contents,
+    read_tools,
+    request_fields,
+    tool_list,
+)
 from midspan.gemini.response import GenerateContentResponse
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
@@ -57,6 +65,7 @@ class AutoResponse(GenerateContentResponse):
 
 def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
     """Return the agent for a request, its history, and the type of the answer."""
+    check_cache(options)
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)

@@ -163,6 +163,19 @@ def _schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[st
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
+def check_cache(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a request with a cache has options that the API takes from the cache.
+
+    Tools are accepted: automatic execution needs their functions. They are not sent.
+    """
+    if options.get("cached_content") is None:
+        return
+    for name in ("system_instruction", "tool_choice", "tool_config"):
+        if options.get(name) is not None:
+            remedy = "pass system_instruction, tools and tool_config to caches.create"
+            raise ConfigError(f"{name} cannot be combined with cached_content, because the cache holds it; {remedy}")
+
+
 def cache_name(cache: wire.CachedContent | str) -> str:
     """Return the name of a cache, given as a name or as a CachedContent."""
     name = cache.name if isinstance(cache, wire.CachedContent) else cache
