@@ -586,3 +586,11 @@ def test_something_else_than_an_agent_cannot_be_recorded_or_replayed(tmp_path: P
 def test_something_else_than_a_directory_is_rejected(use: Any) -> None:
     with pytest.raises(ConfigError, match="expected the path of a directory, got 5"):
         use(5)
+
+
+def test_messages_of_an_iterator_are_recorded_and_sent(tmp_path: Path) -> None:
+    messages = [Message.user("Oslo?"), Message("model", (Text("Yes."),)), Message.user("And now?")]
+    recorded = record(agent_of(["Cold."]), tmp_path).run_sync(messages=iter(messages))
+    assert recorded.messages[:3] == tuple(messages)
+    replayed = replay(nobody(), tmp_path).run_sync(messages=iter(messages))
+    assert replayed.text == "Cold."

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.options import AgentTools, OutputT
-from midspan._loop.prompt import Prompt, conversation
+from midspan._loop.prompt import Prompt, check_messages, conversation
 from midspan._loop.result import RunResult
 from midspan._loop.run_stream import RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
+from midspan._types.messages import History
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
@@ -206,6 +207,8 @@ class ObservedAgent(Agent):
         run_id = options.get("run_id") or new_run_id()
         agent = self.replace(**{name: options[name] for name in ("model", "tools") if name in options})
         recorded = {name: options[name] for name in _RECORDED_OPTIONS if options.get(name) is not None}
+        if not isinstance(options.get("messages"), History | None):  # a generator can be read only once
+            options["messages"] = check_messages(options["messages"])
         messages = conversation(prompt, options.get("messages"))[0].messages
         # The agent will reject what JSON cannot express.
         line = RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr))
