@@ -38,7 +38,7 @@ _RAW_FINISH_REASONS = {reason: raw for raw, reason in FINISH_REASONS.items()}
 
 
 class Conversation:
-    """A request that the API accepts."""
+    """The conversation in an accepted request, as scripts see it."""
 
     def __init__(
         self, rules: ModelRules, request: wire.GenerateContentRequest, prompt_tokens: int, cached_tokens: int = 0
@@ -184,10 +184,10 @@ class Script:
 
     def __call__(self, conversation: Conversation) -> Answer:
         """Return the next answer."""
-        for when, reply in self._rules:
+        for when, answer in self._rules:
             groups = when.match(conversation)
             if groups is not None:
-                return replace(reply, parts=_fill(reply.parts, groups))
+                return replace(answer, parts=_fill(answer.parts, groups))
         if not self._answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
@@ -209,28 +209,31 @@ class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = {}
 
 
+class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: str | None = None
+    calls: tuple[_Call, ...] = ()
+    when: When | None = None
+
+    def rule(self) -> Rule | Answer:
+        texts = [] if self.text is None else [self.text]
+        calls = [call(item.name, **item.args) for item in self.calls]
+        options = {name: getattr(self, name) for name in Answer.__struct_fields__ if name != "parts"}
+        result = answer(*texts, *self.parts, *calls, **options)
+        return result if self.when is None else Rule(self.when, result)
+
+
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    answers: list[dict[str, Any]]
+    answers: list[_Entry]
 
 
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
         file = settings_of(_File, tomllib.loads(path.read_text("utf-8")), "invalid script")
-        return Script([_entry(**table) for table in file.answers])
-    except (OSError, ValueError, TypeError) as error:  # not readable, not UTF-8, not TOML, not a script
+        return Script([entry.rule() for entry in file.answers])
+    except (OSError, ValueError) as error:  # not readable, not UTF-8, not TOML, not a script
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
-
-
-def _entry(
-    *, when: Any = None, text: Any = None, parts: Sequence[Any] = (), calls: Any = (), **options: Any
-) -> Rule | Answer:
-    texts = [] if text is None else [text]
-    call_parts = [call(item.name, **item.args) for item in msgspec.convert(calls, list[_Call])]
-    entry = answer(*texts, *parts, *call_parts, **options)
-    condition = msgspec.convert(when, dict[str, Any] | None)
-    return entry if condition is None else Rule(settings_of(When, condition, "invalid condition"), entry)
 
 
 async def _ask_provider(provider: Provider, conversation: Conversation) -> Answer:
