@@ -192,7 +192,7 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
         return b",".join(encode.encode_messages(items, capabilities))
     if items and all(_is_part(item) for item in items):
         items = [{"role": "user", "parts": items}]  # parts in a row are one turn
-    encoded = [_encode_content(item, f"contents[{at}]", capabilities) for at, item in enumerate(items)]
+    encoded = [_encode_content(item, f"contents[{index}]", capabilities) for index, item in enumerate(items)]
     return b",".join([content for content in encoded if content])
 
 
@@ -251,8 +251,8 @@ def read_tools(tools: Any) -> list[wire.Tool]:
     """Return each built-in tool as a tool, then all functions together as one tool."""
     builtins: list[wire.Tool] = []
     functions: list[wire.FunctionDeclaration] = []
-    for at, item in enumerate(tool_list(tools)):
-        tool = _read_tool(item, f"tools[{at}]")
+    for index, item in enumerate(tool_list(tools)):
+        tool = _read_tool(item, f"tools[{index}]")
         functions += tool.function_declarations or []
         tool = replace(tool, function_declarations=None)
         if tool != wire.Tool():
@@ -279,7 +279,9 @@ def _read_tool(tool: Any, where: str) -> wire.Tool:
         return wire.Tool(function_declarations=[_read_function(tool, where)])
     fields = set_fields(wire.Tool, tool, where)
     functions = fields.pop("function_declarations", ())
-    declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]
+    declarations = [
+        _read_function(item, f"{where}.function_declarations[{index}]") for index, item in enumerate(functions)
+    ]
     return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
 
 

@@ -120,11 +120,11 @@ class FaultPlan(Struct, frozen=True):
         """Draw faults among the first requests; the same seed draws the same plan."""
         generator = random.Random(seed)  # noqa: S311 - it must be reproducible, not secure
         faults = []
-        for at in range(requests):
+        for number in range(requests):
             if generator.random() < chance:
                 kind = generator.choice(tuple(KINDS))
                 parameters = {name: generator.choice(_RANDOM[name]) for name in KINDS[kind]}
-                faults.append(Fault(at, kind, **parameters))
+                faults.append(Fault(number, kind, **parameters))
         return cls(tuple(faults))
 
 
@@ -180,12 +180,12 @@ class RequestFaults(Struct, frozen=True):
         """Return the JSON documents that are sent under these faults."""
         documents = list(documents)
         for fault in self.faults:
-            at = min(fault.chunk, len(documents) - 1)
+            index = min(fault.chunk, len(documents) - 1)
             if fault.kind == "doubled_chunk":
-                documents.insert(at, documents[at])
+                documents.insert(index, documents[index])
             elif fault.kind == "huge_event":
                 status = {"modelStage": "STABLE", "message": "x" * fault.size}
-                documents[at] = documents[at] | {"modelStatus": status}
+                documents[index] = documents[index] | {"modelStatus": status}
         return documents
 
     def change_frames(self, frames: Sequence[bytes]) -> list[Step]:
@@ -194,23 +194,25 @@ class RequestFaults(Struct, frozen=True):
         for fault in self.faults:
             if Reset() in steps:
                 break
-            places = [(at, step) for at, step in enumerate(steps) if isinstance(step, bytes)]
-            at, frame = places[min(fault.chunk, len(places) - 1)]
+            places = [(index, step) for index, step in enumerate(steps) if isinstance(step, bytes)]
+            index, frame = places[min(fault.chunk, len(places) - 1)]
             half = len(frame) // 2
             match fault.kind:
                 case "malformed_json":
-                    steps[at] = frame.replace(b'":', b'" ', 1)
+                    steps[index] = frame.replace(b'":', b'" ', 1)
                 case "stall" if self.is_streaming:
-                    steps.insert(at or min(1, len(steps) - 1), Wait(fault.seconds))  # not before the first of several
+                    place = index or min(1, len(steps) - 1)  # not before the first of several
+                    steps.insert(place, Wait(fault.seconds))
                 case "stall":
-                    steps[at : at + 1] = [frame[:half], Wait(fault.seconds), frame[half:]]
+                    steps[index : index + 1] = [frame[:half], Wait(fault.seconds), frame[half:]]
                 case "reset_in_event":
-                    steps[at:] = [frame[:half], Wait(0), Reset()]
+                    steps[index:] = [frame[:half], Wait(0), Reset()]
                 case "reset_in_character":
                     complete = frame[:half].decode(errors="ignore").encode()
-                    steps[at:] = [complete + "€".encode()[:2], Wait(0), Reset()]
+                    steps[index:] = [complete + "€".encode()[:2], Wait(0), Reset()]
                 case "error_event" | "error_bare":
-                    steps[at:] = [_error_frame(fault, is_first=at == places[0][0], is_array=frame[:1] in (b"[", b","))]
+                    is_first, is_array = index == places[0][0], frame[:1] in (b"[", b",")
+                    steps[index:] = [_error_frame(fault, is_first=is_first, is_array=is_array)]
         return steps
 
 
@@ -225,10 +227,10 @@ def _error_frame(fault: Fault, *, is_first: bool, is_array: bool) -> bytes:
 
 def _first_half(answer: Answer) -> Answer:
     """Return an answer up to the middle of its first text, with the rest in its continuation token."""
-    texts = (at for at, part in enumerate(answer.parts) if part.get("text") and not part.get("thought"))
-    at = next(texts, None)
-    sent, rest = answer.parts[: at or 0], answer.parts[at or 0 :]
-    if at is not None:
+    texts = (index for index, part in enumerate(answer.parts) if part.get("text") and not part.get("thought"))
+    index = next(texts, None)
+    sent, rest = answer.parts[: index or 0], answer.parts[index or 0 :]
+    if index is not None:
         text = rest[0]["text"]
         half = len(text) // 2
         sent, rest = (*sent, {**rest[0], "text": text[:half]}), ({**rest[0], "text": text[half:]}, *rest[1:])

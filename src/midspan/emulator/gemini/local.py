@@ -72,9 +72,9 @@ class LocalGemini(HttpServer):
         self._caches = CacheStore(clock, self._models)
         self._api_key = api_key
         self._strict_signatures = strict_signatures
-        self._next_number = count(1).__next__
+        self._next_id_number = count(1).__next__
         self._plan = FaultPlan.parse(faults) if isinstance(faults, str) else faults or FaultPlan()
-        self._generated = count().__next__
+        self._next_request_number = count().__next__
 
     async def _handle(self, request: Request) -> Reply:
         self.requests.append(request)
@@ -84,15 +84,15 @@ class LocalGemini(HttpServer):
         try:
             return await self._reply(request)
         except ApiError as error:
-            sent = error
+            api_error = error
         except RecursionError:
-            sent = invalid("The request exceeds the maximum allowed nesting depth.")
+            api_error = invalid("The request exceeds the maximum allowed nesting depth.")
         except Exception as error:  # noqa: BLE001 - scripts and providers are user code
             # Clients do not repeat a request after a 501. The script would fail again.
-            sent = ApiError(501, f"{type(error).__name__}: {error}")
-        self.errors.append(sent)
-        _log.info("answered %d: %s", sent.code, sent)
-        return sent.reply()
+            api_error = ApiError(501, f"{type(error).__name__}: {error}")
+        self.errors.append(api_error)
+        _log.info("answered %d: %s", api_error.code, api_error)
+        return api_error.reply()
 
     async def _reply(self, request: Request) -> Reply:
         route = route_of(request.target)
@@ -123,8 +123,8 @@ class LocalGemini(HttpServer):
 
     async def _generate(self, request: Request, route: ApiRoute) -> Reply:
         conversation = self._conversation(request, route)
-        at = self._generated()
-        faults = RequestFaults(tuple(fault for fault in self._plan.faults if fault.at == at), route.is_streaming)
+        number = self._next_request_number()
+        faults = RequestFaults(tuple(fault for fault in self._plan.faults if fault.at == number), route.is_streaming)
         self.injected += faults.faults
         for fault in faults.faults:
             _log.info("injected %s", fault.kind)
@@ -133,7 +133,7 @@ class LocalGemini(HttpServer):
             return replacement
         answer = apply_tool_choice(await self._answer(conversation), conversation)
         answer = faults.change_answer(answer)
-        documents = documents_of(answer, conversation, route, self._next_number)
+        documents = documents_of(answer, conversation, route, self._next_id_number)
         frames = frames_of(faults.change_documents(documents), route)
         return reply_of(faults.change_frames(frames), len(frames[0]), answer, route)
 

@@ -8,16 +8,14 @@ import binascii
 from collections.abc import Sequence
 from contextlib import suppress
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 from midspan.emulator.gemini.api import invalid_json
 from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
-from midspan.providers.gemini.proto import Proto, ProtoField, known_fields
-
-AnyProto = TypeVar("AnyProto", bound=Proto)
+from midspan.providers.gemini.proto import AnyProto, Proto, ProtoField, known_fields
 
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 _TYPE_URL = "type.googleapis.com/"
@@ -96,12 +94,12 @@ class _Reader:
     def _field(self, field: ProtoField, place: str, value: Any, path: str) -> Any:
         if field.container is list:
             items = enumerate(value if isinstance(value, list) else [value])
-            return [self._value(field, place, item, f"{path}[{at}]") for at, item in items if item is not None]
+            return [self._value(field, place, item, f"{path}[{index}]") for index, item in items if item is not None]
         if field.container is dict and field.item is not Any:
             if not isinstance(value, dict):
                 return self._invalid(path, "Map", value)
             members = enumerate((key, item) for key, item in value.items() if item is not None)
-            return {key: self._value(field, place, item, f"{path}[{at}].value") for at, (key, item) in members}
+            return {key: self._value(field, place, item, f"{path}[{index}].value") for index, (key, item) in members}
         return self._value(field, place, value, path)
 
     def _value(self, field: ProtoField, place: str, value: Any, path: str) -> Any:
