@@ -85,6 +85,8 @@ async def _value(label: str, schema: dict[str, Any], *, is_required: bool) -> An
         answer = validator.validate({"value": value})  # which also turns text into numbers
         if text and not answer.problems:
             return answer.arguments["value"]
+        reason = "; ".join(problem.message for problem in answer.problems) if text else "a value is required"
+        write(sys.stderr, f"{escape_line(reason)}\n")
 
 
 def _prompt(label: str, schema: dict[str, Any]) -> str:
