@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from midspan.compat import AnthropicClient, Client, GeminiClient, OpenAIClient
+from midspan.compat.clients import parse_if_json
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
 from midspan.errors import (
@@ -248,3 +249,24 @@ def test_names_and_defaults() -> None:
     assert all(client.model == client._get_default_model() for client in clients)
     with pytest.raises(ConfigError, match="unknown block"):
         clients[0]._convert_message_to_api_format({"role": "user", "content": [{"type": "video"}]})
+
+
+def test_tool_gets_the_names_of_its_own_schema() -> None:
+    parameters = {"type": "object", "properties": {"größe in cm": {"type": "integer"}}, "required": ["größe in cm"]}
+    with recorder(AnthropicService(Turn("Hi"))) as service:
+        client = AnthropicClient("k", base_url=service.url)
+        client.register_tool({"name": "measure", "description": "Measure.", "parameters": parameters, "function": dict})
+        client.send_message("Hi")
+        [declared] = service.last.body["tools"]
+    [name] = declared["input_schema"]["properties"]
+    assert name.isascii()
+    assert client.execute_tool({"name": "measure", "arguments": {name: 5}})["data"] == {"größe in cm": 5}
+
+
+def test_incomplete_calls_and_messages_are_reported(client: Client) -> None:
+    assert client.execute_tool({})["message"] == "a call needs a name, got {}"
+    assert parse_if_json("\ud800") == "\ud800"
+    message = {"role": "assistant", "content": "Hi.", "conversation_id": client.create_conversation()}
+    assert client.handle_tool_response(message) == message
+    with pytest.raises(ConfigError, match="the message has no conversation_id; pass one that send_message returned"):
+        client.handle_tool_response({"role": "assistant", "content": "Hi."})

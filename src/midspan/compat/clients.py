@@ -12,8 +12,10 @@ from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._loop.blocking import run_blocking
+from midspan._schema.adapt import adapt_spec
 from midspan._types.context import RunContext
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import ROLES, History, Message
@@ -44,7 +46,7 @@ AnyProvider = Anthropic | Gemini | OpenAI
 _QUESTION: MessageDict = {"role": "user", "content": "?"}
 
 
-class Conversation(Struct):
+class StoredConversation(Struct):
     """One conversation of a client."""
 
     system_prompt: str | None
@@ -74,7 +76,7 @@ class Client:
         self.provider = self._make_provider(options.get("headers"))
         self.max_iterations = max_iterations
         self.tools: dict[str, Tool[..., Any]] = {}
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, StoredConversation] = {}
 
     # What an API is
 
@@ -135,7 +137,10 @@ class Client:
             return _failure(str(error))
         if call.name not in self.tools:
             return _failure(f"unknown tool: {call.name}")
-        result = run_blocking(execute(self.tools[call.name], call, RunContext(dict(context or {}))))
+        tool, dialect = self.tools[call.name], self.provider.profile.schema
+        if dialect is not None:  # the model got the schema with property names that its API accepts
+            call = replace(call, arguments=adapt_spec(tool.spec, dialect)[1].restore_names(call.arguments))
+        result = run_blocking(execute(tool, call, RunContext(dict(context or {}))))
         if result.is_error:
             return _failure(str(result.model_value))
         if isinstance(result.value, dict) and "success" in result.value:
@@ -152,7 +157,7 @@ class Client:
         if names is not None and (unknown := [name for name in names if name not in self.tools]):
             raise ConfigError(f"unknown tools: {', '.join(unknown)}")
         conversation_id = uuid4().hex
-        self._conversations[conversation_id] = Conversation(system_prompt, names, [], History())
+        self._conversations[conversation_id] = StoredConversation(system_prompt, names, [], History())
         return conversation_id
 
     def get_messages(self, conversation_id: str) -> list[MessageDict]:
@@ -186,9 +191,9 @@ class Client:
         self, message: MessageDict, context: Mapping[str, Any] | None = None, **options: Any
     ) -> MessageDict:
         """Execute the calls of a message and send the results, until the model answers or a final tool succeeds."""
-        conversation = self._conversation(str(message.get("conversation_id")))
+        conversation = self._conversation(message.get("conversation_id"))
         for _ in range(self.max_iterations):
-            calls = [block["tool_call"] for block in message["content"] if block["type"] == "tool_call"]
+            calls = [block["tool_call"] for block in _blocks(message) if block["type"] == "tool_call"]
             if not calls:
                 return message
             allowed = self.tools if conversation.available_tools is None else conversation.available_tools
@@ -207,7 +212,9 @@ class Client:
             message = self.send_message(None, message["conversation_id"], **options)
         raise LimitReachedError(f"the model still calls tools after {self.max_iterations} turns")
 
-    def _conversation(self, conversation_id: str) -> Conversation:
+    def _conversation(self, conversation_id: str | None) -> StoredConversation:
+        if conversation_id is None:
+            raise ConfigError("the message has no conversation_id; pass one that send_message returned")
         if conversation_id not in self._conversations:
             raise ConfigError(f"unknown conversation {conversation_id!r}")
         return self._conversations[conversation_id]
@@ -328,11 +335,15 @@ def _parameters(tool: ToolDefinition) -> MessageDict:
 
 def to_message(message: MessageDict) -> Message:
     """Return a message from its dict. An unknown role counts as the user's."""
+    return Message(ROLES.get(str(message.get("role")), "user"), tuple(map(_to_part, _blocks(message))))
+
+
+def _blocks(message: MessageDict) -> list[Any]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list):
         raise ConfigError(f"the content of a message must be a string or a list of blocks, got {content!r:.80}")
-    return Message(ROLES.get(str(message.get("role")), "user"), tuple(_to_part(block) for block in blocks))
+    return blocks
 
 
 def _to_part(block: Any) -> Part:
@@ -350,7 +361,9 @@ def _to_call(fields: MessageDict) -> ToolCall:
     arguments: Any = parse_if_json(fields.get("arguments")) or {}
     if not isinstance(arguments, dict):
         raise ConfigError(f"the arguments of a call must be a dict, got {arguments!r:.80}")
-    return ToolCall(str(fields.get("id") or local_id()), fields["name"], arguments)
+    if not isinstance(name := fields.get("name"), str):
+        raise ConfigError(f"a call needs a name, got {fields!r:.80}")
+    return ToolCall(str(fields.get("id") or local_id()), name, arguments)
 
 
 def to_dict(message: Message, *, is_complete: bool = True) -> MessageDict:
@@ -372,5 +385,5 @@ def parse_if_json(content: Any) -> Any:
         return content
     try:
         return msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return content
