@@ -643,6 +643,12 @@ RULES = [
         config(candidateCount=1),
     ),
     Rule(
+        "negative number of candidates",
+        config(candidateCount=-1),
+        "it has a candidateCount value of -1 but the supported range is from 1 (inclusive) to 9 (exclusive). Update",
+        config(candidateCount=1),
+    ),
+    Rule(
         "temperature out of range",
         config(temperature=1000),
         "Unable to submit request because it has a temperature value of 1000 but the supported range is from 0",

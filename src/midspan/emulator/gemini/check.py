@@ -43,6 +43,10 @@ _TOO_MANY_STATES = (
     "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
     "are schemas with lots of text (for example, very long property or enum names)"
 )
+_OUT_OF_RANGE = (
+    "Unable to submit request because it has a {} value of {} but the supported range is from {} (exclusive). Update "
+    "the value and try again."
+)
 _CACHE_CONFLICT = {
     Api.DEVELOPER: "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
     "tool_config. Proposed fix: move those values to CachedContent from GenerateContent request.",
@@ -61,10 +65,9 @@ def check(
     if request.system_instruction is not None and not rules.capabilities.system_instruction:
         raise invalid(f"Developer instruction is not enabled for models/{rules.name}")
     if not 0 <= (config.temperature or 0) <= 2:
-        raise invalid(
-            f"Unable to submit request because it has a temperature value of {config.temperature} but the supported "
-            "range is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
-        )
+        raise invalid(_OUT_OF_RANGE.format("temperature", config.temperature, "0 (inclusive) to 2.0001"))
+    if (config.candidate_count or 1) < 1:
+        raise invalid(_OUT_OF_RANGE.format("candidateCount", config.candidate_count, "1 (inclusive) to 9"))
     if (config.candidate_count or 1) > (1 if is_streaming else rules.max_candidates):
         raise invalid("Multiple candidates is not enabled for this model")
     schemas = config.response_schema, config.response_json_schema
