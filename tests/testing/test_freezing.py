@@ -134,7 +134,9 @@ def test_directory_name_does_not_become_code_of_the_frozen_test(tmp_path: Path) 
     assert not [statement for statement in ast.parse(source).body if isinstance(statement, ast.Raise)]
 
 
-@pytest.mark.parametrize("agent", ["", "agent", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "a:b\nraise SystemExit", 5])
+@pytest.mark.parametrize(
+    "agent", ["", "agent", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "class:agent", "a:if", "a:b\nraise SystemExit", 5]
+)
 def test_wrong_agent_name_is_rejected(folder: Path, agent: Any) -> None:
     with pytest.raises(ConfigError, match=r"^agent must name a module and a variable, as 'my_module:agent', got "):
         freeze(folder, agent=agent)

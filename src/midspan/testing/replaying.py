@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from itertools import zip_longest
+from keyword import iskeyword
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def freeze(directory: str | PathLike[str], agent: str | None = None) -> str:
         if recording.end is None:
             raise ConfigError(f"the recording {str(recording.path)!r} was cut off; delete it, or record the run again")
     module, _, variable = str("midspan:Agent" if agent is None else agent).partition(":")
-    if not all(map(str.isidentifier, (*module.split("."), variable))):
+    if not all(name.isidentifier() and not iskeyword(name) for name in (*module.split("."), variable)):
         raise ConfigError(f"agent must name a module and a variable, as 'my_module:agent', got {agent!r}")
     alias = "" if agent is None or variable == "agent" else " as agent"
     fixture = "agent: Agent" if agent is None else ""
