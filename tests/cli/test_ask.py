@@ -305,6 +305,11 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["runs", "-n", "-3"], 2, "argument -n/--number: '-3' is not a number from 1 to 1000000000"),
         (["runs", "list", "2a4c53"], 2, "midspan runs list takes no ids; midspan runs show 2a4c53 shows a run"),
         (["mcp", "list", "a"], 2, "midspan mcp list takes no arguments, got 'a'"),
+        (
+            ["mcp", "list", "--http", "80", "-t", "x"],
+            2,
+            "--tools, --http and --allowed-host are options of midspan mcp",
+        ),
         (["mcp", "serve", "tools.py"], 2, "midspan mcp serve takes no arguments, got 'tools.py'"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["ask", "-m", "offline", "-f", "binary", "hi"], 2, "media type of 'binary', which is not UTF-8 text"),

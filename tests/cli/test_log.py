@@ -158,6 +158,7 @@ def test_key_of_a_provider_replaces_the_one_in_its_other_variable(tmp_path: Path
     ("arguments", "stdin", "words"),
     [
         (["set"], "k", "name a provider or a variable"),
+        (["list", "gemini"], "", "midspan keys list takes no name, got 'gemini'"),
         (["set", "nobody"], "k", "unknown provider 'nobody'; known providers: gemini, "),
         (["set", "MY_API_KEY"], " \n", "the key is empty"),
         (["set", "MY_API_KEY"], "a b\n", "contains invalid characters"),
@@ -218,6 +219,7 @@ def test_binary_page_is_reported_by_its_address_if_it_has_no_name(tmp_path: Path
         (["-o", "warmth=1"], "model settings: unknown setting 'warmth'"),
         (["-o", "temperature=hot"], 'model settings: temperature: expected number or null, got "hot"'),
         (["--schema", "name, age years"], "'age years' is not a field"),
+        (["--schema", "name, age int, name"], "a field is named twice in the schema 'name, age int, name'"),
         (["--schema", "nowhere.json"], "nowhere.json: No such file"),
         (["--schema", "{"], "is not valid JSON"),
         (["-f", "http://127.0.0.1:9/x"], "127.0.0.1:9"),

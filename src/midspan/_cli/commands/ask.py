@@ -145,7 +145,9 @@ def _read_schema(text: str) -> dict[str, Any]:
         if not isinstance(schema, dict):
             raise ConfigError(f"the schema {text!r} must be a JSON object")
         return schema
-    properties = dict(map(_field, text.split(",")))
+    fields = list(map(_field, text.split(",")))
+    if len(properties := dict(fields)) < len(fields):
+        raise ConfigError(f"a field is named twice in the schema {text!r}")
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 

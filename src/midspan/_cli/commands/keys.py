@@ -23,6 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     keys = read_keys()
     if options.action == "list":
+        if options.name:
+            raise ConfigError(f"midspan keys list takes no name, got {options.name!r}")
         sys.stdout.write("".join(f"{escape_line(name)}\n" for name in keys))
         if not keys:
             print_line(f"no keys are stored in {keys_path()}; midspan keys set gemini stores one")

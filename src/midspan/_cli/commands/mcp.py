@@ -48,6 +48,8 @@ def run(options: Namespace) -> int:
     if options.arguments and not accepted:
         name, argument = options.action, options.arguments[0]
         raise ConfigError(f"midspan mcp {name} takes no arguments, got {argument!r}; see midspan mcp --help")
+    if options.action != "serve" and (options.tools or options.http is not None or options.allowed_host):
+        raise ConfigError("--tools, --http and --allowed-host are options of midspan mcp serve")
     return action(options)
 
 
