@@ -205,7 +205,7 @@ def test_integers_keep_all_their_digits() -> None:
         ("sqrt(2) * 10 ** 20 % 7", "cannot round 1.4142135623731e+20"),
         ("sqrt(2) * 10 ** 14 % 7", "cannot round 1.4142135623731e+14"),
         ("1e-10000", "an exponent has at most 4 digits"),
-        ("0xff", "'0xff' is not a decimal number"),
+        ("0xff", "write numbers in decimal digits"),
     ],
 )
 def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> None:

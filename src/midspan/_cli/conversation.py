@@ -21,6 +21,7 @@ from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings, private_directory, user_directory
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
+from midspan._loop.prompt import Prompt
 from midspan._schema.conversion import settings_of
 from midspan._storage.journal import RunInfo, RunSummary
 from midspan._storage.sqlite import SqliteJournal
@@ -32,8 +33,9 @@ from midspan._types.messages import History
 from midspan._types.run_state import CALL_CANCELLED, RunState
 from midspan._types.specs import Limits, ModelSettings
 from midspan.errors import ConfigError, JournalError, MidspanError
+from midspan.providers.provider import Provider
 from midspan.providers.registry import check_credentials, credential_variables, default_family, offline_family
-from midspan.tools import Filtered, source_of
+from midspan.tools import Filtered, ToolSource, source_of
 
 _SKIPPED = (events.TextDelta, events.ThoughtDelta, events.ToolCallDelta, events.ToolProgress)
 """Events whose content is in later ones."""
@@ -56,17 +58,12 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
 
 def build_agent(settings: Settings, tools: list[Any], telemetry: Any = None) -> Agent:
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
+    if settings.read_only and tools:
+        tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
     if settings.model is not None:
         check_credentials(settings.model)
     options, system = settings_of(ModelSettings, settings.options, "model settings"), settings.system
-    tools = _allowed_tools(settings, tools)
     return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
-
-
-def _allowed_tools(settings: Settings, tools: list[Any]) -> list[Any]:
-    if settings.read_only and tools:
-        return [Filtered(source_of(tools), lambda spec: spec.changes is False)]
-    return tools
 
 
 class LoggedConversation:
@@ -91,10 +88,8 @@ class LoggedConversation:
             print_line(f"this conversation is not logged: {error}")
             log = None
         self._log = log
-        self._owners: list[Agent] = []
-        """One agent for each model and its new tools. They are closed together, because tools may be used again."""
-        self._tools: list[Any] = []
-        """All tools that have an owner."""
+        self._used: list[Provider | ToolSource] = []
+        """All models and sources so far. They are closed together, because each of them may be used again."""
         try:
             self.use(with_fallback(settings, allow_all_tools=options.yes), tools)
         except BaseException:
@@ -102,9 +97,7 @@ class LoggedConversation:
                 log.close()
             raise
 
-    def ask(
-        self, prompt: str | list[Any], displays: Sequence[Display], received: list[RunEvent], **options: Any
-    ) -> None:
+    def ask(self, prompt: Prompt, displays: Sequence[Display], received: list[RunEvent], **options: Any) -> None:
         """Run the agent, show its events and add them to `received`. Raises KeyboardInterrupt if it was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
@@ -129,10 +122,10 @@ class LoggedConversation:
 
     def use(self, settings: Settings, tools: list[Any]) -> None:
         """Continue with another model or other tools. If that fails, nothing changes."""
-        owner = build_agent(settings, [tool for tool in tools if tool not in self._tools])
-        self.settings, self.agent = settings, owner.replace(tools=_allowed_tools(settings, tools))
-        self._owners.append(owner)
-        self._tools += tools
+        self.agent = build_agent(settings, tools)
+        self.settings = settings
+        used: list[Any] = [self.agent.provider, *(tool for tool in tools if isinstance(tool, ToolSource))]
+        self._used += [item for item in used if item not in self._used]
 
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""
@@ -142,7 +135,7 @@ class LoggedConversation:
         self.history = History()
 
     def close(self) -> None:
-        self.runner.run(close_all(owner.aclose() for owner in self._owners))
+        self.runner.run(close_all(item.aclose() for item in self._used))
         if self._log is not None:
             self._log.close()
 

@@ -22,15 +22,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.request import (
-    Contents,
-    cache_name,
-    check_cache,
-    encode_contents,
-    read_tools,
-    request_fields,
-    tool_list,
-)
+from midspan.gemini.request import Contents, cache_name, encode_contents, read_tools, request_fields, tool_list
 from midspan.gemini.response import GenerateContentResponse
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
@@ -65,7 +57,6 @@ class AutoResponse(GenerateContentResponse):
 
 def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
     """Return the agent for a request, its history, and the type of the answer."""
-    check_cache(options)
     request = dict(options)
     model, tools = request.pop("model", None), request.pop("tools", None)
     cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
@@ -75,7 +66,8 @@ def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any
     limits = Limits.of((limits or {}) if turns is None else {"max_turns": turns})
     _, capabilities = client.resolve(model)
     provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
-    policy = None if cache is None else CachePolicy(cache_name(cache))
+    held = {name: request.get(name) for name in ("system_instruction", "tool_config")}
+    policy = None if cache is None else CachePolicy(cache_name(cache, tool_choice=choice, **held))
     fields = request_fields(capabilities, **request)
     settings = ModelSettings(extra=msgspec.json.decode(b"{%b}" % fields.tail[1:]))
     executable = Tools.executable(tool_list(tools))

@@ -10,15 +10,7 @@ from midspan._loop.blocking import ClosableFromSyncCode, iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, IncompleteResponseError
-from midspan.gemini.request import (
-    AutoOptions,
-    Contents,
-    RequestFields,
-    RequestOptions,
-    cache_name,
-    check_cache,
-    request_fields,
-)
+from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.providers.auth import HiddenValues
 from midspan.providers.gemini import decode, wire
@@ -147,7 +139,6 @@ class AsyncClient(ClosedOnExit):
 
     def _request(self, contents: Contents, options: Mapping[str, Any]) -> tuple[str, Api, bytes, Any]:
         """Return the path of the model, its API, the body of the request, and the type of the answer."""
-        check_cache(options)
         path, capabilities = self.resolve(options.get("model"))
         others = {name: value for name, value in options.items() if name != "model"}
         fields = _fields(capabilities, others)

@@ -104,8 +104,9 @@ def request_fields(
     )
     declared = read_tools(tools)
     head = encode.HEAD
-    if cached_content is not None:  # it holds system instruction and tools, which the API rejects in the request
-        request = replace(request, cached_content=cache_name(cached_content))
+    if cached_content is not None:  # it holds the tools, which the API rejects in the request
+        held = {"system_instruction": system_instruction, "tool_choice": tool_choice, "tool_config": tool_config}
+        request = replace(request, cached_content=cache_name(cached_content, **held))
     else:
         system = _read_system(system_instruction)
         if system is not None and not capabilities.system_instruction:
@@ -163,21 +164,12 @@ def _schema_field(schema: Any, where: str, name: str, json_name: str) -> dict[st
     return {json_name if has_extra(from_plain(wire.Schema, plain)) else name: plain}
 
 
-def check_cache(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a request with a cache has options that the API takes from the cache.
-
-    Tools are accepted: automatic execution needs their functions. They are not sent.
-    """
-    if options.get("cached_content") is None:
-        return
-    for name in ("system_instruction", "tool_choice", "tool_config"):
-        if options.get(name) is not None:
+def cache_name(cache: wire.CachedContent | str, **held: Any) -> str:
+    """Return the name of a cache, given as a name or as a CachedContent. A request cannot have what the cache holds."""
+    for option, value in held.items():
+        if value is not None:
             remedy = "pass system_instruction, tools and tool_config to caches.create"
-            raise ConfigError(f"{name} cannot be combined with cached_content, because the cache holds it; {remedy}")
-
-
-def cache_name(cache: wire.CachedContent | str) -> str:
-    """Return the name of a cache, given as a name or as a CachedContent."""
+            raise ConfigError(f"{option} cannot be combined with cached_content, because the cache holds it; {remedy}")
     name = cache.name if isinstance(cache, wire.CachedContent) else cache
     if not name:
         raise ConfigError("'' is not a valid name in cachedContents")
@@ -192,7 +184,7 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
         return b",".join(encode.encode_messages(items, capabilities))
     if items and all(_is_part(item) for item in items):
         items = [{"role": "user", "parts": items}]  # parts in a row are one turn
-    encoded = [_encode_content(item, f"contents[{index}]", capabilities) for index, item in enumerate(items)]
+    encoded = [_encode_content(item, f"contents[{at}]", capabilities) for at, item in enumerate(items)]
     return b",".join([content for content in encoded if content])
 
 
@@ -251,8 +243,8 @@ def read_tools(tools: Any) -> list[wire.Tool]:
     """Return each built-in tool as a tool, then all functions together as one tool."""
     builtins: list[wire.Tool] = []
     functions: list[wire.FunctionDeclaration] = []
-    for index, item in enumerate(tool_list(tools)):
-        tool = _read_tool(item, f"tools[{index}]")
+    for at, item in enumerate(tool_list(tools)):
+        tool = _read_tool(item, f"tools[{at}]")
         functions += tool.function_declarations or []
         tool = replace(tool, function_declarations=None)
         if tool != wire.Tool():
@@ -279,9 +271,7 @@ def _read_tool(tool: Any, where: str) -> wire.Tool:
         return wire.Tool(function_declarations=[_read_function(tool, where)])
     fields = set_fields(wire.Tool, tool, where)
     functions = fields.pop("function_declarations", ())
-    declarations = [
-        _read_function(item, f"{where}.function_declarations[{index}]") for index, item in enumerate(functions)
-    ]
+    declarations = [_read_function(item, f"{where}.function_declarations[{at}]") for at, item in enumerate(functions)]
     return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
 
 

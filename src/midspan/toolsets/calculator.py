@@ -28,7 +28,7 @@ _MAX_EXACT_PLACES = 50
 """A fraction with more decimal places is rounded."""
 _SHOWN_DIGITS = 15
 _MAX_RELIABLE = 10**14
-"""A float has 14 digits without an error. So those of a larger one do not include all digits before the point."""
+"""Only 14 digits of a float are surely right, so a larger one has no reliable fraction."""
 _PLAIN_EXPONENTS = range(-7, 21)
 """Numbers outside of this range are shown with an exponent."""
 _TOO_LARGE = "the number is too large"
@@ -100,6 +100,8 @@ def _to_python(expression: str) -> str:
         raise ToolError(f"unexpected character {match[0]!r}")
     if _LARGE_EXPONENT.search(text):
         raise ToolError("an exponent has at most 4 digits")
+    if re.search(r"\b0[box]", text):
+        raise ToolError("write numbers in decimal digits")
     if re.search(r"% ?-", text):
         raise ToolError("'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3")
     text = re.sub(r"%(?! ?[\w.(])|%(?= ?of\b)", " .percent", text)  # not between two operands, or before "of"
@@ -115,7 +117,7 @@ def _value(node: ast.expr, python: str) -> Number:
         case ast.Attribute(value=operand, attr=suffix) if suffix in _SUFFIXES:
             return _SUFFIXES[suffix](_value(operand, python))
         case ast.Constant():
-            return _bounded(_literal(python[node.col_offset : node.end_col_offset]))
+            return _bounded(Fraction(python[node.col_offset : node.end_col_offset]))  # all digits, unlike a float
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
@@ -130,13 +132,6 @@ def _value(node: ast.expr, python: str) -> Number:
             known = f"functions: {', '.join(_FUNCTIONS)}; constants: {', '.join(_CONSTANTS)}"
             raise ToolError(f"unknown name {name!r}; {known}")
     raise ToolError("the expression is not arithmetic; write 2 * (3) for a product and sqrt(4) for a function")
-
-
-def _literal(text: str) -> Fraction:
-    try:
-        return Fraction(text)  # all digits, unlike a float
-    except ValueError:
-        raise ToolError(f"{text!r} is not a decimal number") from None
 
 
 def _bounded(value: Number) -> Number:
@@ -154,11 +149,9 @@ def _bits(value: Fraction) -> int:
 
 def _reliable(value: Number) -> Fraction:
     """The value as a Fraction; a float without its last digits, so that log(1000, 10) is 3 and not less."""
-    if isinstance(value, Fraction):
-        return value
-    if abs(value) >= _MAX_RELIABLE:
+    if isinstance(value, float) and abs(value) >= _MAX_RELIABLE:
         raise ToolError(f"cannot round {value:.14g} or find its remainder: only its first 14 digits are known")
-    return Fraction(f"{value:.14g}")
+    return value if isinstance(value, Fraction) else Fraction(f"{value:.14g}")
 
 
 def _whole(value: Number) -> int:
@@ -173,9 +166,8 @@ def _floor(value: Number) -> Number:
 
 
 def _remainder(left: Number, right: Number) -> Number:
-    """Return what is left of a division rounded down. It has the sign of the divisor."""
-    _reliable(left)
-    return left - right * _floor(left / right)
+    _reliable(left)  # raises an error if it is not
+    return left - right * _floor(left / right)  # it has the sign of the divisor
 
 
 def _power(base: Number, exponent: Number) -> Number:
