@@ -13,7 +13,6 @@ from midspan._types.events import ThoughtDelta as ThoughtDelta
 from midspan._types.events import ToolCallDelta as ToolCallDelta
 from midspan._types.events import ToolEnd as ToolEnd
 from midspan._types.events import ToolProgress as ToolProgress
-from midspan._types.events import ToolRetry as ToolRetry
 from midspan._types.events import ToolStart as ToolStart
 from midspan._types.events import TurnEnd as TurnEnd
 from midspan._types.events import TurnRetry as TurnRetry

@@ -42,7 +42,6 @@ EVENTS: list[RunEvent] = [
     events.RequestRetry(1, attempt=2, wait_seconds=0.5, status=503, message="overloaded"),
     events.ToolStart(1, CALL, 2, may_write=False, has_more=True),
     events.ToolProgress(1, "1", 2, 0.5, "half"),
-    events.ToolRetry(1, "1", 1, 0.5, "timed out", 2),
     events.ToolEnd(1, RESULT, 0.5, 2),
     events.SourceUnavailable("files", "connection refused"),
     events.Interrupted("shutdown"),

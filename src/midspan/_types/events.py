@@ -119,18 +119,6 @@ class ToolProgress(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_
     message: str | None = None
 
 
-class ToolRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_retry"):
-    """A call failed and is run again after a wait."""
-
-    turn: int
-    call_id: str
-    attempt: int
-    """The number of the attempt that failed, from 1."""
-    wait_seconds: float
-    message: str
-    index: int = 0
-
-
 class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end"):
     turn: int
     result: ToolResult
@@ -178,7 +166,7 @@ class UnknownEvent(Struct, frozen=True, gc=False):
 
 
 _TurnEvent = TurnStart | TextDelta | ThoughtDelta | ToolCallDelta | TurnEnd | TurnRetry | RequestRetry
-_ToolEvent = ToolStart | ToolProgress | ToolRetry | ToolEnd
+_ToolEvent = ToolStart | ToolProgress | ToolEnd
 KnownEvent = RunStart | _TurnEvent | _ToolEvent | SourceUnavailable | Interrupted | RunEnd
 RunEvent = KnownEvent | UnknownEvent
 
