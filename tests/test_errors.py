@@ -34,8 +34,8 @@ ERRORS = {
     "Maximum tokens exceeded": LimitReachedError("Maximum tokens exceeded", "max_tokens"),
     "unknown run 'r'; it was never started, or was deleted": UnknownRunError("r"),
     "run_id 'r' is already used; choose another or omit it": RunExistsError("r"),
-    "run 'r' has 3 events, not 2; another writer has appended to it": RunElsewhereError("r", expected=2, found=3),
-    "run 'r' has ended with 3 events; another writer has appended to it": RunElsewhereError("r", 2, 3, ended=True),
+    "run 'r' has 3 events, not 2; another writer has appended to it": RunElsewhereError("r", expected=2, stored=3),
+    "run 'r' has already ended": RunElsewhereError("r", 2, 3, ended=True),
     "bad": InvalidRequestError("bad", status=400, details=[{"a": 1}], violations=[("a", "missing")]),
 }
 

@@ -171,13 +171,13 @@ class RunExistsError(JournalError):
 class RunElsewhereError(JournalError):
     """Another writer has appended to the run, or the run has ended. Nothing was appended.
 
-    `expected` is the number of events that the writer expected to be stored, `found` the number of those that are.
+    `expected` is the number of events that the writer expected to be stored, `stored` the number of those that are.
     """
 
-    def __init__(self, run: str, expected: int, found: int, ended: bool = False) -> None:
-        state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
-        super().__init__(f"run {run!r} {state}; another writer has appended to it")
-        self.run, self.expected, self.found, self.ended = run, expected, found, ended
+    def __init__(self, run: str, expected: int, stored: int, ended: bool = False) -> None:
+        state = f"has {stored} events, not {expected}; another writer has appended to it"
+        super().__init__(f"run {run!r} {'has already ended' if ended else state}")
+        self.run, self.expected, self.stored, self.ended = run, expected, stored, ended
 
 
 class ProviderError(MidspanError):

@@ -96,7 +96,7 @@ def test_append_with_another_expected_number_is_rejected_and_stores_nothing(jour
         for events in (documents(2), []):
             with pytest.raises(RunElsewhereError, match="'a' has 3 events") as refused:
                 await journal.append("a", expected, events, summary=RunSummary())
-            assert (refused.value.run, refused.value.expected, refused.value.found) == ("a", expected, 3)
+            assert (refused.value.run, refused.value.expected, refused.value.stored) == ("a", expected, 3)
             assert not refused.value.ended
         assert await journal.read("a") == list(enumerate(documents(3)))
 
@@ -131,7 +131,7 @@ def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
         assert await journal.append("a", 2, documents(1, 2), summary=DONE) == 3
         for events in (documents(1), []):
             for summary in (DONE, RunSummary()):
-                with pytest.raises(RunElsewhereError, match="ended with 3 events") as refused:
+                with pytest.raises(RunElsewhereError, match="run .a. has already ended") as refused:
                     await journal.append("a", 3, events, summary=summary)
                 assert refused.value.ended
         assert await journal.read("a") == list(enumerate(documents(3)))

@@ -97,7 +97,7 @@ async def main():
         except RunExistsError:
             length = (await journal.get("a")).length
         except RunElsewhereError as conflict:
-            length = conflict.found
+            length = conflict.stored
     await journal.aclose()
     print(won)
 asyncio.run(main())

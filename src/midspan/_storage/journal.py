@@ -155,7 +155,7 @@ def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) ->
     if expected_seq == 0:
         return RunExistsError(run)
     if expected_seq != length or ended:
-        return RunElsewhereError(run, expected=expected_seq, found=length, ended=ended)
+        return RunElsewhereError(run, expected=expected_seq, stored=length, ended=ended)
     return None
 
 
