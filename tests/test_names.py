@@ -17,7 +17,6 @@ SAME_CONCEPT = {
     # Names that Google's SDK, the wire and the source designs prescribe.
     "Blob": "media, ours and on the wire",
     "Client": "google-genai's client, and the base class of the compatibility clients",
-    "Conversation": "what a script of the local Gemini answers, and the stored one of a compatibility client",
     "Tool": "a function as a tool, and the message of the wire",
 }
 """Classes that may be defined in several modules, and why."""

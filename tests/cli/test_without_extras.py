@@ -45,6 +45,7 @@ def test_chat_reads_plain_lines(tmp_path: Path) -> None:
     code, seen = run_in_terminal(tmp_path, "chat", "-m", "offline", typed="What is 2 + 2?\n/quit\n")
     assert code == 0, seen
     assert "result: 4" in seen
+    assert "Enter sends, Ctrl-C cancels a run" in " ".join(seen.split())
     assert "Traceback" not in seen
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 COMMANDS = {
     "ask": "ask one question and print the answer; the word ask can be left out",
     "chat": "have a conversation",
-    "runs": "list, show and delete what was asked before",
+    "runs": "list, show and delete past runs",
     "keys": "store API keys",
     "tools": "list the tools, and check them with --lint",
     "models": "list the models",
@@ -94,7 +94,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="continue_last", action="store_true", help="continue the last conversation"
     )
     session.add_argument("--session", metavar="NAME", help="continue the conversation NAME, or start it")
-    parser.add_argument("--no-log", action="store_true", help="do not log this")
+    parser.add_argument("--no-log", action="store_true", help="do not log this conversation")
 
 
 def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def add_tools_argument(parser: Any) -> None:
 
 
 def add_mcp_argument(parser: argparse.ArgumentParser) -> None:
-    mcp_help = "use the MCP servers of FILE instead of those in .mcp.json and in the user's mcp.json; repeatable"
+    mcp_help = "use the MCP servers of FILE (default: .mcp.json and the user's mcp.json; for serve, none); repeatable"
     add_path(parser, "--mcp", metavar="FILE", action="append", default=[], help=mcp_help)
 
 

@@ -34,7 +34,7 @@ class InterruptibleRunner:
 
     @property
     def has_abandoned_tasks(self) -> bool:
-        """Whether tasks are still running."""
+        """Whether tasks that ignored their cancellation are still running."""
         return bool(asyncio.all_tasks(self._runner.get_loop()))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -101,4 +101,4 @@ def serve_until_interrupted(server: Coroutine[Any, Any, None]) -> None:
         try:
             runner.run(server)
         except KeyboardInterrupt:
-            print_line("the server has ended")
+            print_line("the server has stopped")

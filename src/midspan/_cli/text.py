@@ -133,7 +133,7 @@ def write(out: TextIO, text: str) -> None:
 def announce(url: str, notice: str) -> None:
     """Print the address of a server on stdout, for programs, and a notice on stderr."""
     write(sys.stdout, f"{url}\n")
-    print_line(f"{notice}; Ctrl-C ends it")
+    print_line(f"{notice}; Ctrl-C stops it")
 
 
 class _StderrHandler(logging.Handler):

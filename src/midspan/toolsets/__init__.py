@@ -25,7 +25,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
 
 def ready_tools() -> "list[Tool[..., Any]]":
-    """Return all of the tools with their default settings: `Agent(model, ready_tools())`."""
+    """Return the tools for weather, time and arithmetic with their default settings: `Agent(model, ready_tools())`."""
     from midspan.toolsets import calculator, clock, weather
 
     return [weather.weather_tool(), clock.clock_tool(), calculator.calculator_tool()]

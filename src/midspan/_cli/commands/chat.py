@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import closing, suppress
+from importlib.util import find_spec
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._types.codec import to_json
 from midspan.errors import ConfigError, MidspanError
 
-_KEYS = "Enter sends, Alt-Enter starts a new line, Ctrl-C cancels a run, /help shows the commands."
+_NEW_LINE = "Alt-Enter starts a new line, " if find_spec("prompt_toolkit") else ""
+_KEYS = f"Enter sends, {_NEW_LINE}Ctrl-C cancels a run, /help shows the commands."
 _SLASH_COMMAND = re.compile(r"/(\w+)(?:\s+(.*))?", re.DOTALL)
 _SLASH_COMMANDS = {
     "/model": " [NAME]: show or change the model",

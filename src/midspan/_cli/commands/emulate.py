@@ -14,7 +14,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_host_argument(parser)
     source = parser.add_mutually_exclusive_group()
     add_path(source, "--script", metavar="FILE", help="take the answers from a TOML file")
-    source.add_argument("-m", "--model", metavar="MODEL", help="let another model answer")
+    source.add_argument("-m", "--model", metavar="PROVIDER:MODEL", help="let another model answer")
     faults_help = "inject errors: a random seed, or a plan like 0:status_503 2:stall(chunk=1)"
     parser.add_argument("--faults", metavar="SEED|PLAN", help=faults_help)
     parser.add_argument("--api-key", metavar="KEY", help="accept only this key")

@@ -88,7 +88,7 @@ def run(options: Namespace) -> int:
             **{name: getattr(config, name) for name in ServerConfig.__struct_fields__},
         )
         serve(app, config, listener, lambda url: announce(url, f"the server is ready; {url}/docs describes its API"))
-    print_line("the server has ended")
+    print_line("the server has stopped")
     return 0
 
 

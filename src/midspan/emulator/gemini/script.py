@@ -209,7 +209,7 @@ class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = {}
 
 
-class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _ScriptEntry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str | None = None
     calls: tuple[_Call, ...] = ()
     when: When | None = None
@@ -223,7 +223,7 @@ class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    answers: list[_Entry]
+    answers: list[_ScriptEntry]
 
 
 def load_script(path: Path) -> Script:
