@@ -120,18 +120,16 @@ def data_part(data: bytes, name: str, media_type: str | None = None) -> Text | B
 
     from midspan.tools.execution import media_type_of
 
-    if not media_type:
-        media_type, compression = mimetypes.guess_type(name)
-        if compression is not None:  # the media type is that of the compressed file
-            media_type = None
+    guessed, compression = mimetypes.guess_type(name)
+    media_type = media_type or (guessed if compression is None else None)  # not that of the compressed file
     if media_type in (None, "application/octet-stream"):
         media_type = media_type_of(data[:16])
     if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
         with suppress(UnicodeDecodeError):  # it is not text, although its name suggests it
             return Text(data.decode("utf-8-sig"))
     if media_type is None:
-        remedy = "in Python, pass Blob.of(data, media_type)"
-        raise ConfigError(f"cannot guess the media type of {name!r}, which is not UTF-8 text; {remedy}")
+        problem = f"cannot guess the media type of {name!r}, which is not UTF-8 text"
+        raise ConfigError(f"{problem}; in Python, pass Blob.of(data, media_type)")
     return Blob.of(data, media_type, name=name)
 
 

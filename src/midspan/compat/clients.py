@@ -78,8 +78,6 @@ class Client:
         self.tools: dict[str, Tool[..., Any]] = {}
         self._conversations: dict[str, StoredConversation] = {}
 
-    # What an API is
-
     def _get_api_name(self) -> str:
         return self._api_name
 
@@ -92,8 +90,6 @@ class Client:
 
     def _make_provider(self, headers: Mapping[str, str] | None) -> AnyProvider:
         return self._provider_class(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
-
-    # Tools
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
@@ -147,8 +143,6 @@ class Client:
             return {"message": "", "data": None, **result.value}
         return {"success": True, "message": "", "data": result.value}
 
-    # Conversations
-
     def create_conversation(
         self, system_prompt: str | None = None, available_tools: Iterable[str] | None = None
     ) -> str:
@@ -193,7 +187,8 @@ class Client:
         """Execute the calls of a message and send the results, until the model answers or a final tool succeeds."""
         conversation = self._conversation(message.get("conversation_id"))
         for _ in range(self.max_iterations):
-            calls = [block["tool_call"] for block in _blocks(message) if block["type"] == "tool_call"]
+            blocks = [] if isinstance(message["content"], str) else message["content"]
+            calls = [block["tool_call"] for block in blocks if block["type"] == "tool_call"]
             if not calls:
                 return message
             allowed = self.tools if conversation.available_tools is None else conversation.available_tools
@@ -239,8 +234,6 @@ class Client:
     def close(self) -> None:
         """Close connections."""
         run_blocking(self.provider.aclose())
-
-    # The API's own forms
 
     def _make_api_call(
         self,
@@ -335,15 +328,11 @@ def _parameters(tool: ToolDefinition) -> MessageDict:
 
 def to_message(message: MessageDict) -> Message:
     """Return a message from its dict. An unknown role counts as the user's."""
-    return Message(ROLES.get(str(message.get("role")), "user"), tuple(map(_to_part, _blocks(message))))
-
-
-def _blocks(message: MessageDict) -> list[Any]:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list):
         raise ConfigError(f"the content of a message must be a string or a list of blocks, got {content!r:.80}")
-    return blocks
+    return Message(ROLES.get(str(message.get("role")), "user"), tuple(_to_part(block) for block in blocks))
 
 
 def _to_part(block: Any) -> Part:

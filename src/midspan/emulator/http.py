@@ -94,8 +94,6 @@ class _Connection(asyncio.Protocol):
             self.transport.write(head(400, "text/plain", f"Content-Length: {len(body)}") + body)
             self.transport.close()
 
-    # Callbacks of the parser
-
     def on_message_begin(self) -> None:
         self._target = b""
         self._headers: dict[str, str] = {}

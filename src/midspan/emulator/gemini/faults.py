@@ -201,8 +201,7 @@ class RequestFaults(Struct, frozen=True):
                 case "malformed_json":
                     steps[index] = frame.replace(b'":', b'" ', 1)
                 case "stall" if self.is_streaming:
-                    place = index or min(1, len(steps) - 1)  # not before the first of several
-                    steps.insert(place, Wait(fault.seconds))
+                    steps.insert(index or min(1, len(steps) - 1), Wait(fault.seconds))  # not before all of several
                 case "stall":
                     steps[index : index + 1] = [frame[:half], Wait(fault.seconds), frame[half:]]
                 case "reset_in_event":
@@ -211,14 +210,13 @@ class RequestFaults(Struct, frozen=True):
                     complete = frame[:half].decode(errors="ignore").encode()
                     steps[index:] = [complete + "€".encode()[:2], Wait(0), Reset()]
                 case "error_event" | "error_bare":
-                    is_first, is_array = index == places[0][0], frame[:1] in (b"[", b",")
-                    steps[index:] = [_error_frame(fault, is_first=is_first, is_array=is_array)]
+                    steps[index:] = [_error_frame(fault, frame, is_first=index == places[0][0])]
         return steps
 
 
-def _error_frame(fault: Fault, *, is_first: bool, is_array: bool) -> bytes:
+def _error_frame(fault: Fault, frame: bytes, *, is_first: bool) -> bytes:
     body = _OVERLOADED.body()
-    if is_array:
+    if frame[:1] in (b"[", b","):
         return (b"[" if is_first else b",") + body + b"]"
     if fault.kind == "error_bare":
         return body.replace(b"\n", b"\r\n") + b"\r\n"
