@@ -294,6 +294,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
             2,
             "midspan: unknown user in the path '~nobody-here/x.json'",
         ),
+        (["ask", "-t", "~nobody-here/x.py", "hi"], 2, "midspan: unknown user in the path '~nobody-here/x.py'"),
         (["ask", "--mcp", "~nobody-here/x", "hi"], 2, "unknown user in the path '~nobody-here/x'"),
         (["serve", "--config", "~nobody-here/x"], 2, "unknown user in the path '~nobody-here/x'"),
         (["ask", "-c", "hi"], 2, "no conversation to continue"),

@@ -29,7 +29,7 @@ def load_tools(names: Iterable[str] | None) -> list[Any]:
 
             tools += ready_tools()
         else:
-            tools += tools_in(name)
+            tools += tools_in(str(user_path(name)) if name.startswith("~") else name)
     return tools
 
 
