@@ -30,6 +30,7 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
     def reset(self) -> None:
@@ -69,7 +70,12 @@ class LoopThread:
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and has closed everything that was open
-                loop.call_soon_threadsafe(lambda: asyncio.run_coroutine_threadsafe(make(), loop))
+                loop.call_soon_threadsafe(self._start, make)
+
+    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(make())
+        self._tasks.add(task)  # the event loop holds tasks by weak references only
+        task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
         """Cancel all tasks and wait a moment for them. Called when the program exits, unless it was called before."""
