@@ -31,14 +31,14 @@ class Request(Struct, frozen=True):
     keep_alive: bool = True
 
 
-Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
+PauseSeconds = Annotated[float, Meta(ge=0, le=31_536_000)]
 """Up to a year."""
 
 
 class Wait(Struct, frozen=True):
     """Send nothing for this long."""
 
-    seconds: Seconds
+    seconds: PauseSeconds
 
 
 class Reset(Struct, frozen=True):

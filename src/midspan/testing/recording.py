@@ -39,7 +39,7 @@ from midspan.testing.format import (
 )
 from midspan.testing.masking import SecretMasker
 from midspan.tools.source import ToolListing
-from midspan.tools.wrap import Tools, WrapperSource
+from midspan.tools.wrap import ToolsLike, WrapperSource
 
 _RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
 
@@ -57,7 +57,7 @@ def record(agent: Agent[OutputT], directory: str | os.PathLike[str], *, secrets:
 class RunObserver(WrapperProvider, WrapperSource, ABC):
     """The model and the tools of one run: a `Recorder` passes requests and calls on, a `Replayer` answers them."""
 
-    def __init__(self, provider: Provider, tools: Tools) -> None:
+    def __init__(self, provider: Provider, tools: ToolsLike) -> None:
         WrapperProvider.__init__(self, provider)
         WrapperSource.__init__(self, tools)
 
@@ -73,7 +73,9 @@ class Recorder(RunObserver):
     processes can write to one directory.
     """
 
-    def __init__(self, directory: Path, masker: SecretMasker, run: RunLine, provider: Provider, tools: Tools) -> None:
+    def __init__(
+        self, directory: Path, masker: SecretMasker, run: RunLine, provider: Provider, tools: ToolsLike
+    ) -> None:
         super().__init__(provider, tools)
         self._directory = directory
         self._masker = masker
@@ -179,7 +181,7 @@ def _append(path: Path, data: bytes, flags: int = 0) -> None:
 class ObservedAgent(Agent):
     """An agent whose requests and calls go through an observer of each run."""
 
-    def __init__(self, agent: Agent, make_observer: Callable[[RunLine, Provider, Tools], RunObserver]) -> None:
+    def __init__(self, agent: Agent, make_observer: Callable[[RunLine, Provider, ToolsLike], RunObserver]) -> None:
         if not isinstance(agent, Agent):
             raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):

@@ -27,7 +27,7 @@ from midspan.testing.format import EndLine, RecordedRequest, Recording, encode, 
 from midspan.testing.masking import MASK
 from midspan.testing.recording import ObservedAgent, RunObserver
 from midspan.tools.source import ToolListing
-from midspan.tools.wrap import Tools, list_source
+from midspan.tools.wrap import ToolsLike, list_source
 
 
 def replay(agent: Agent[OutputT], directory: str | PathLike[str]) -> Agent[OutputT]:
@@ -133,7 +133,7 @@ _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
 class Replayer(RunObserver):
     """Answers the requests and calls of one run from a recording."""
 
-    def __init__(self, recording: Recording, provider: Provider, tools: Tools) -> None:
+    def __init__(self, recording: Recording, provider: Provider, tools: ToolsLike) -> None:
         super().__init__(provider, tools)
         self._recording = recording
         self._path = str(recording.path)

@@ -29,7 +29,7 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 """An argument in the declaration of an effect: `account:{id}`."""
 _SPEC_OPTIONS = ("title", "read_only", "destructive", "open_world", "repeatable")
 """Options that a spec has under the same name, with the same value."""
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+TimeoutSeconds = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """A timeout. It is added to the time of a clock, so it must not be infinite, or nearly so."""
 
 
@@ -45,7 +45,7 @@ class DeclaredToolOptions(TypedDict, total=False):
     open_world: bool | None
     repeatable: bool
     examples: Collection[dict[str, Any]]
-    timeout: Seconds | None
+    timeout: TimeoutSeconds | None
     max_result_chars: Annotated[int, msgspec.Meta(ge=1)]
     isolate: bool
     check_formats: bool

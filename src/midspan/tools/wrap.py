@@ -32,10 +32,10 @@ _MAX_BLOCKED_SECONDS = 10.0
 T = TypeVar("T")
 ToolLike = ToolSource | Tool[..., Any] | Callable[..., Any] | ToolSpec | Mapping[str, Any]
 """A dict is a declaration as OpenAI, Anthropic or MCP write it."""
-Tools = ToolLike | Iterable[ToolLike]
+ToolsLike = ToolLike | Iterable[ToolLike]
 
 
-def source_of(tools: Tools) -> ToolSource:
+def source_of(tools: ToolsLike) -> ToolSource:
     """Return one source for a function, a tool, a source, or several of them."""
     if isinstance(tools, ToolSource):
         return tools
@@ -167,7 +167,7 @@ class WrapperSource(ToolSource):
     _routes: Mapping[str, _Route] | None = None
     """Set by `adapt` if tools have other names here."""
 
-    def __init__(self, source: Tools) -> None:
+    def __init__(self, source: ToolsLike) -> None:
         self.source = source_of(source)
         self._inner: ToolListing | None = None
         self._listing: ToolListing | None = None
@@ -197,7 +197,7 @@ class WrapperSource(ToolSource):
 class _NamedTools(_RoutedTools, WrapperSource):
     """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it."""
 
-    def __init__(self, source: Tools, name_of: Callable[[ToolSpec], str | None]) -> None:
+    def __init__(self, source: ToolsLike, name_of: Callable[[ToolSpec], str | None]) -> None:
         super().__init__(source)
         self._name_of = name_of
 
@@ -213,21 +213,21 @@ class _NamedTools(_RoutedTools, WrapperSource):
 class Renamed(_NamedTools):
     """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
 
-    def __init__(self, source: Tools, names: Mapping[str, str]) -> None:
+    def __init__(self, source: ToolsLike, names: Mapping[str, str]) -> None:
         super().__init__(source, lambda spec: names.get(spec.name, spec.name))
 
 
 class Prefixed(_NamedTools):
     """The tools with a prefix before each name."""
 
-    def __init__(self, source: Tools, prefix: str) -> None:
+    def __init__(self, source: ToolsLike, prefix: str) -> None:
         super().__init__(source, lambda spec: prefix + spec.name)
 
 
 class Filtered(_NamedTools):
     """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
-    def __init__(self, source: Tools, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
+    def __init__(self, source: ToolsLike, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
         if isinstance(keep, str):
             raise ConfigError(f"Filtered takes a collection of names or a function of a ToolSpec, got {keep!r:.80}")
         names = () if callable(keep) else frozenset(keep)
@@ -238,7 +238,7 @@ class Filtered(_NamedTools):
 class ToolSubset(Filtered):
     """The tools with these names, in this order. A name that the source does not have is an error."""
 
-    def __init__(self, source: Tools, names: Sequence[str]) -> None:
+    def __init__(self, source: ToolsLike, names: Sequence[str]) -> None:
         super().__init__(source, names)
         self._order = names
 
@@ -253,7 +253,7 @@ class ToolSubset(Filtered):
 class TimeLimited(WrapperSource):
     """A timeout for each call, in addition to that of the tool itself."""
 
-    def __init__(self, source: Tools, timeout: float) -> None:
+    def __init__(self, source: ToolsLike, timeout: float) -> None:
         super().__init__(source)
         if not 0 < timeout < inf:
             raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
@@ -315,7 +315,7 @@ async def _is_responsive(loop: asyncio.AbstractEventLoop) -> bool:
 class LoopBound(WrapperSource):
     """A source that belongs to the event loop in which it is first used, for runs in any event loop."""
 
-    def __init__(self, source: Tools) -> None:
+    def __init__(self, source: ToolsLike) -> None:
         super().__init__(source)
         self._bound_loop = OwnerLoop()
 

@@ -14,7 +14,7 @@ from midspan._schema.conversion import settings_of
 from midspan.emulator.gemini.api import DETAIL_TYPE, ApiError, error_page
 from midspan.emulator.gemini.documents import Document
 from midspan.emulator.gemini.script import Answer
-from midspan.emulator.http import HTML, Reply, Reset, Seconds, Step, Wait, reply
+from midspan.emulator.http import HTML, PauseSeconds, Reply, Reset, Step, Wait, reply
 from midspan.errors import ConfigError
 
 
@@ -73,7 +73,7 @@ class Fault(Struct, frozen=True):
     kind: str
     chunk: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """The chunk of a stream; the last one if there are fewer."""
-    seconds: Seconds = 0.0
+    seconds: PauseSeconds = 0.0
     size: Annotated[int, Meta(ge=0, le=2**28)] = 0
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
 from midspan.emulator.gemini.api import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.check import declarations_in, parameters_of, schema_of
 from midspan.emulator.gemini.models import ModelRules
-from midspan.emulator.http import Seconds
+from midspan.emulator.http import PauseSeconds
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FINISH_REASONS
@@ -83,9 +83,9 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fields of usageMetadata. Missing counts are estimated."""
     chunks: Annotated[int, Meta(ge=1)] = 3
     """Into how many chunks each text is split when the answer is streamed."""
-    delay_seconds: Seconds = 0.0
+    delay_seconds: PauseSeconds = 0.0
     """Before the first byte."""
-    gap_seconds: Seconds = 0.0
+    gap_seconds: PauseSeconds = 0.0
     """Between chunks."""
     extra: dict[str, Any] = field(default_factory=dict)
     """More fields of the last candidate, such as groundingMetadata."""
