@@ -114,7 +114,7 @@ def test_tool_that_has_timed_out_cannot_call_others() -> None:
     def slow(context: RunContext[None]) -> None:
         """Ignore the cancellation."""
         has_timed_out.wait(10)
-        values.append(context.wait_for(context.call_tool("look", {"n": 1})).value)
+        values.append(context.run_blocking(context.call_tool("look", {"n": 1})).value)
         has_called.set()
 
     @tool

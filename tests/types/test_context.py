@@ -104,13 +104,13 @@ def test_questions_are_asked_in_the_event_loop_of_the_run() -> None:
         context: RunContext[None] = RunContext(host=host)
         assert await context.ask_user("Sure?") == "Sure? yes"
         in_thread = await asyncio.to_thread(lambda: asyncio.run(context.ask_user("Sure?")))
-        waited = await asyncio.to_thread(lambda: context.wait_for(context.call_tool("add", {})))
+        waited = await asyncio.to_thread(lambda: context.run_blocking(context.call_tool("add", {})))
         assert (in_thread, waited) == ("Sure? yes", "add")
 
     asyncio.run(main())
 
 
-def test_async_function_must_await_instead_of_wait_for() -> None:
+def test_async_function_must_await_instead_of_run_blocking() -> None:
     host = Host()
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_async_function_must_await_instead_of_wait_for() -> None:
         host.loop, host.thread = asyncio.get_running_loop(), get_ident()
         context: RunContext[None] = RunContext(host=host)
         with pytest.raises(ToolError, match="use await"):
-            context.wait_for(context.ask_user("?"))
+            context.run_blocking(context.ask_user("?"))
 
     asyncio.run(main())
-    assert RunContext().wait_for(asyncio.sleep(0, "value")) == "value"
+    assert RunContext().run_blocking(asyncio.sleep(0, "value")) == "value"

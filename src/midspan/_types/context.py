@@ -148,13 +148,13 @@ class RunContext(Generic[User]):
             raise ToolError(f"{name} can be called only within a run")
         return await _in_loop(self._host.loop, self._host.call_tool(self, name, arguments))
 
-    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Wait, in a sync function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
+    def run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine above in a sync function: `context.run_blocking(context.ask_user("…"))`."""
         if self._host is None:
             return asyncio.run(coroutine)
         if self._host.thread == get_ident():
             coroutine.close()  # else Python also warns that it was never awaited
-            raise ToolError("wait_for is for sync functions; in an async function, use await")
+            raise ToolError("run_blocking is for sync functions; in an async function, use await")
         return asyncio.run_coroutine_threadsafe(coroutine, self._host.loop).result()
 
 

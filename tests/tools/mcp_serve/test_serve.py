@@ -349,7 +349,7 @@ async def test_question_is_asked_while_the_tool_waits(era: str) -> None:
 
 async def test_question_of_a_plain_function_is_asked(era: str) -> None:
     def order(context: RunContext[None]) -> str:
-        return str(context.wait_for(context.ask_user("How many?", {"type": "integer"})))
+        return str(context.run_blocking(context.ask_user("How many?", {"type": "integer"})))
 
     answer, _ = _answering(("accept", {"answer": 3}))
     async with served(mcp_app([order])) as url, Client(url, mode=era, elicitation_callback=answer) as client:

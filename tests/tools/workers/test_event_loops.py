@@ -38,7 +38,7 @@ def add_slowly(a: int, b: int) -> int:
     return a + b
 
 def add_by_host(a: int, b: int, context: RunContext) -> int:
-    return context.wait_for(context.call_tool("sum_up", {"a": a, "b": b})).value
+    return context.run_blocking(context.call_tool("sum_up", {"a": a, "b": b})).value
 
 def read_clock(context: RunContext) -> float:
     end = time.monotonic() + 30

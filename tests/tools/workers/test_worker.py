@@ -39,7 +39,7 @@ async def ask(context: RunContext) -> object:
     return (await context.call_tool("other", {})).value
 
 def ask_in_thread(context: RunContext) -> object:
-    return context.wait_for(context.call_tool("other", {})).value
+    return context.run_blocking(context.call_tool("other", {})).value
 
 async def leave() -> None:
     sys.exit("enough")

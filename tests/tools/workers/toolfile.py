@@ -227,7 +227,7 @@ async def total(items: list[str], context: RunContext[Any]) -> int:
 
 def total_in_thread(items: list[str], context: RunContext[None]) -> int:
     """Does the same as a plain function."""
-    return sum(context.wait_for(context.call_tool("price", {"item": item})).value for item in items)
+    return sum(context.run_blocking(context.call_tool("price", {"item": item})).value for item in items)
 
 
 async def ask(question: str, context: RunContext[None]) -> str:
