@@ -214,11 +214,6 @@ def _is_inexact(value: Any) -> bool:
     return type(value) is float and abs(value) >= _MAX_EXACT
 
 
-def _has_known_digits(value: float) -> bool:
-    """Return whether a number has the digits that were sent: a float keeps 15, others were perhaps lost."""
-    return not isinstance(value, float) or float(f"{value:.15g}") == value
-
-
 def _stays_if_valid(value: Any) -> bool:
     """Return whether the value needs no change if it is valid, whatever its schema."""
     is_flat = type(value) is list and _CHANGEABLE_TYPES.isdisjoint(map(type, value))
@@ -367,9 +362,12 @@ class _Coercer(Struct):
         return matching[0] if len(matching) == 1 else value
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
-        """Return a number as text, an object or array as JSON text, or a value as the only item of an array."""
+        """Return an integer as text, an object or array as JSON text, or a value as the only item of an array.
+
+        A float is no text: it does not keep the digits that were sent, such as the last one of the version 3.10.
+        """
         candidates: list[Any] = []
-        if "string" in types and isinstance(value, int | float) and self.wrappers and _has_known_digits(value):
+        if "string" in types and isinstance(value, int) and self.wrappers:
             # It need not fit yet: `_convert` then looks for it in another case.
             candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
         wrapped: list[Any] = []
