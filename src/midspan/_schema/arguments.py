@@ -38,6 +38,8 @@ _WRAPPERS = frozenset(("array", "string"))
 """The types that a value of another type may be wrapped in: `"a"` becomes `["a"]`, 5 becomes "5"."""
 _MAX_EXACT = 2**53
 """Below this, a float represents every integer exactly."""
+_SEPARATOR = re.compile(r"[,;\n]")
+"""Of the items in a text that may be a list."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _CHANGEABLE_TYPES = frozenset((dict, list, float))
 """Types of values that may have to be changed although they are valid."""
@@ -391,15 +393,16 @@ def _means_absent(value: Any, node: SchemaNode) -> bool:
 def _may_be_only_item(value: Any, steps: Steps) -> bool:
     """Return whether the value may be meant as the only item of an array.
 
-    Not inside an array: a row is not a table of one column. And neither null, nor a text that means null or that begins
-    like an array or an object and is not valid JSON.
+    Not inside an array: a row is not a table of one column. Neither null, nor a text that means null, that may be a
+    list (`a, b`), or that begins like an array or an object and is not a valid object.
     """
     if value is None or (steps and isinstance(steps[-1], int)):
         return False
     if not isinstance(value, str):
         return True
-    is_null = _WORDS.get(value.strip().lower(), value) is None
-    return not is_null and (value.lstrip()[:1] not in ("[", "{") or isinstance(_parse(value), dict))
+    if value.lstrip()[:1] in ("[", "{"):
+        return isinstance(_parse(value), dict)
+    return _WORDS.get(value.strip().lower(), value) is not None and not _SEPARATOR.search(value)
 
 
 def _may_be_json_text(value: Any) -> bool:
