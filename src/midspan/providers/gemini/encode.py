@@ -193,6 +193,8 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     elif not isinstance(value, dict):
         value = {capabilities.result_key: value}
     if result.hint is not None:
+        if "note" in value:
+            value = {"error" if result.is_error else capabilities.result_key: value}
         value = {**value, "note": result.hint}
     response: dict[str, Any] = {"name": result.name, "response": value}
     if capabilities.call_ids and not is_local_id(result.id):
