@@ -143,7 +143,7 @@ def _user_message(before: Message | None, message: Message) -> Message:
 
 def _result(result: ToolResult) -> Iterator[Part]:
     status = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
-    note = "" if result.hint is None else f"\nNote: {result.hint}"
+    note = "" if result.hint is None else f"\nNote: {escape_marks(json_text(result.hint))}"
     yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}\n")
     yield from result.media
 
