@@ -99,7 +99,8 @@ class Pool:
         """Fail all pending requests and close all connections without waiting."""
         self._is_closed = True
         for timeout in self._connecting:
-            timeout.reschedule(0)
+            if not timeout.expired():
+                timeout.reschedule(0)
         for connection in tuple(self._connections):
             if connection.is_pending:
                 connection.fail(_closed_error(connection.origin))
