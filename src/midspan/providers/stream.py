@@ -51,7 +51,6 @@ class StreamAccumulator:
         part = self._parts.get(event.index)
         if isinstance(event, PartStart):
             self._parts[event.index] = _OpenPart(event.part)
-            self.next_index = max(self.next_index, event.index + 1)
         elif isinstance(event, PartEnd) and event.part is not None:
             self._parts[event.index] = event.part
         elif not isinstance(part, _OpenPart):
@@ -60,6 +59,8 @@ class StreamAccumulator:
             part.append(event.delta)
         else:
             self._parts[event.index] = part.finished(is_complete=True)
+        if event.index >= self.next_index:
+            self.next_index = event.index + 1
         return event
 
     def add_text(self, text: str) -> list[PartEvent]:
