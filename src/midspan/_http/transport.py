@@ -1,6 +1,6 @@
-"""The HTTP/1.1 transport, with the methods send and stream: the only way from Midspan to the network.
+"""The HTTP/1.1 transport, with the methods send and stream. Providers reach their services through it.
 
-Above are the providers, which know what they ask and what a response means. Below are the connection pools, which are
+They know what they ask and what a response means. Below are the connection pools, which are
 loaded with the first request. The transport knows nothing about models, follows no redirects and does not interpret
 the status of a response. A request without a complete response raises an error.
 """

@@ -21,7 +21,7 @@ class ModelProfile(Struct, frozen=True, eq=False):
     """What a run must know about a model before it sends a request. The defaults describe a model without quirks."""
 
     service: str = "Model"
-    """The name of the service in log lines."""
+    """The name of the service in messages, logs and metrics."""
     schema: Optional["SchemaDialect"] = None
     """Which names and schemas the model accepts. None: both are sent as they are."""
     output_schema: Optional["SchemaDialect"] = None

@@ -1,4 +1,7 @@
-"""Streams of model events: `StreamAccumulator` builds a message from them; conversions between stream and response."""
+"""Streams of model events: `StreamAccumulator` builds a message from them; conversions between stream and response.
+
+Gemini's messages are built in gemini/stream.py, because they keep the bytes of the server.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
@@ -71,7 +74,7 @@ class StreamAccumulator:
         return self._append(Thought, text)
 
     def add_part(self, part: Part) -> list[PartEvent]:
-        """Add a part that is complete. Text without provider data is appended to the text that is being streamed."""
+        """Add a part that is complete. A text or a thought without provider data is appended to one that is open."""
         if isinstance(part, Text | Thought) and part.provider_data is None:
             return self._append(type(part), part.text)
         events = self.end_current()

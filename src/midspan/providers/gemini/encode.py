@@ -117,7 +117,7 @@ def _needs_changes(parts: tuple[Part, ...], capabilities: Capabilities) -> bool:
 
 
 def _has_id(part: Part) -> bool:
-    """Whether the server gave an id to this part. One of ours is never sent."""
+    """Whether a part has an id that may be sent. Ids that Midspan made up (`local_id`) are never sent."""
     return isinstance(part, ToolCall | ToolResult) and not is_local_id(part.id)
 
 
@@ -168,7 +168,7 @@ _PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse",
 
 
 def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
-    """Return a part that Gemini did not make; None for thoughts and opaque parts, which mean nothing to Gemini."""
+    """Return a part by its value; None for an empty text, and for thoughts and opaque parts of other models."""
     if isinstance(part, ToolResult):
         return {"functionResponse": _encode_result(part, capabilities)}
     if isinstance(part, Text):

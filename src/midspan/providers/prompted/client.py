@@ -94,7 +94,7 @@ class PromptedTools(WrapperProvider):
                     yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response. Its calls are not run."""
+        """Return the whole response, with calls where the model writes some."""
         turn = _PromptedRequest(request, self)
         response = await self.wrapped.generate(turn.request)
         for part in response.message.parts:
