@@ -185,7 +185,7 @@ def test_failed_request_is_retried_after_the_delay_of_the_service() -> None:
 
 
 def test_body_above_the_limit_is_not_sent() -> None:
-    rest = client("http://127.0.0.1:1", max_body_bytes=1000)
+    rest = client("http://127.0.0.1:1", max_request_bytes=1000)
     with pytest.raises(ConfigError, match="the request has 1,001 bytes; Parrot accepts at most 1,000"):
         asyncio.run(rest.call("POST", "chat", b"x" * 1001))
 

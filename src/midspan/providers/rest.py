@@ -61,7 +61,7 @@ class RestClient:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] | None = None,
-        max_body_bytes: int | None = None,
+        max_request_bytes: int | None = None,
     ) -> None:
         for name, value, expected in (("transport", transport, Transport), ("retry", retry, RetryPolicy)):
             if value is not None and not isinstance(value, expected):
@@ -76,7 +76,7 @@ class RestClient:
         self._clock = clock or Clock()
         defaults = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json"}
         self._headers = {**defaults, **{name.lower(): value for name, value in (headers or {}).items()}}
-        self._max_body_bytes = max_body_bytes
+        self._max_request_bytes = max_request_bytes
         self._static_headers: HiddenValues | None = None
         self._masker = Masker()
         self._masker.add(self._headers)
@@ -184,7 +184,7 @@ class RestClient:
         return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{excerpt}")
 
     def _request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> HttpRequest:
-        limit = self._max_body_bytes
+        limit = self._max_request_bytes
         if limit is not None and len(body) > limit:
             raise ConfigError(f"the request has {len(body):,} bytes; {self.service} accepts at most {limit:,}")
         if _log.isEnabledFor(logging.DEBUG):

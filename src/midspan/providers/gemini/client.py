@@ -80,7 +80,7 @@ class Gemini(ClosedOnExit):
         return f"Gemini({self.model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
+        """Yield the parts as they arrive, then the response. A paused response is continued."""
         if self._interactions is not None:
             async with aclosing(self._interactions.stream(self.api, request)) as items:
                 async for item in items:
@@ -90,10 +90,10 @@ class Gemini(ClosedOnExit):
 
         if request.config.tools in self._unvalidated:
             request = _without_validation(request)
-        long_decode = LongDecode(request.budget)
+        paused = PausedResponse(request.budget)
         first_index, has_output = 0, False
         while True:
-            wire_request = self.wire_request(request, stream=True, token=long_decode.next_token)
+            wire_request = self.wire_request(request, stream=True, token=paused.next_token)
             make_decoder = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
             updates = self.api.stream(wire_request.path, wire_request.body, make_decoder, on_retry=request.on_retry)
             try:
@@ -103,14 +103,14 @@ class Gemini(ClosedOnExit):
                             has_output = True
                             yield event
             except ProviderError as error:
-                error.partial_response = long_decode.response
+                error.partial_response = paused.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
                 request = self._retry_unvalidated(request, error)
                 continue
-            response = long_decode.add(decoder.response(), decoder.candidate.continuation_token)
+            response = paused.add(decoder.response(), decoder.candidate.continuation_token)
             first_index = decoder.accumulator.next_index
-            if long_decode.next_token is None:
+            if paused.next_token is None:
                 break
         yield _with_citations(response) if request.config.has_builtins else response
 
@@ -122,21 +122,21 @@ class Gemini(ClosedOnExit):
         if request.config.tools in self._unvalidated:
             request = _without_validation(request)
         encode, read = self._codec
-        long_decode = LongDecode(request.budget)
+        paused = PausedResponse(request.budget)
         while True:
-            body = encode(request, self.capabilities, long_decode.next_token)
+            body = encode(request, self.capabilities, paused.next_token)
             try:
                 response, token = await self.api.call(
                     "POST", self._generate_path, body, read=read, on_retry=request.on_retry
                 )
             except ProviderError as error:
-                error.partial_response = long_decode.response
+                error.partial_response = paused.response
                 request = self._retry_unvalidated(request, error)
                 continue
-            if token is None and long_decode.response is None:
+            if token is None and paused.response is None:
                 break  # as most responses
-            response = long_decode.add(response, token)
-            if long_decode.next_token is None:
+            response = paused.add(response, token)
+            if paused.next_token is None:
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
@@ -170,7 +170,7 @@ def warn_if_retired(model: str) -> None:
         _log.warning("%s was shut down; use %s", model, successor)
 
 
-class LongDecode(Struct):
+class PausedResponse(Struct):
     """A response that takes several requests: the model pauses, and is asked to continue with the token it gave.
 
     https://ai.google.dev/gemini-api/docs/long-decode
