@@ -174,8 +174,8 @@ def _citations(message: dict[str, Any]) -> Iterator[Citation]:
 def url_citation(fields: Any, *, offset: int = 0) -> Iterator[Citation]:
     """Yield the citation of a URL, if there is one. `offset` is where the text that it is about starts."""
     if url := text_at(fields, "url"):
-        places = [fields.get(name) for name in ("start_index", "end_index")]
-        start, end = [place + offset if isinstance(place, int) else None for place in places]
+        positions = [fields.get(name) for name in ("start_index", "end_index")]
+        start, end = [position + offset if isinstance(position, int) else None for position in positions]
         yield Citation(url, text_at(fields, "title") or "", start, end)
 
 

@@ -237,7 +237,7 @@ def _accepts_no_arguments(spec: ToolSpec) -> bool:
     return not spec.parameters or SchemaValidator(normalize(spec.parameters)).accepts({})
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_ESCAPE_SEQUENCE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 # From Thai on, scripts without spaces between words: each letter is a token.
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_\u0e00-\U0010ffff]+|[^\W\d_]")
 _LITERALS = frozenset(["true", "false", "null"])
@@ -278,7 +278,7 @@ class EchoFilter:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+    return _ESCAPE_SEQUENCE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
 
 
 def _tokens(text: str) -> frozenset[str | float]:

@@ -19,7 +19,7 @@ from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
 _SPACE = re.compile(r"\s*")
 _MAX_NAME_CHARS = 200
-_NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
+_TOOL_NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
 NAMESPACE = "|".join(map(re.escape, NAMESPACES))
 _NAMESPACE_OR_NUMBER = re.compile(rf"\A(?:{NAMESPACE})|:\d+\Z")
 MAX_HEAD_CHARS = 160
@@ -126,7 +126,7 @@ class Scanner:
 
     def read_name(self) -> str:
         """Return the name that is here, or an empty string."""
-        name = self.match(_NAME)
+        name = self.match(_TOOL_NAME)
         return name[0] if name else ""
 
     def set_tool(self, name: str) -> str:
