@@ -7,7 +7,7 @@ from typing import Any
 
 from midspan import errors
 from midspan._types.texts import truncate
-from midspan.providers.encoding import READ_ERRORS, read_json, value_at
+from midspan.providers.reading import READ_ERRORS, read_json, value_at
 from midspan.providers.rest import Response
 
 Codes = Mapping[str, type[errors.ProviderError]]

@@ -33,8 +33,9 @@ from midspan.errors import (
 )
 from midspan.providers import errors
 from midspan.providers.anthropic.encode import ORIGIN
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
+from midspan.providers.encoding import encode_json
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {

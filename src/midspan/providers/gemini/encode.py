@@ -18,9 +18,10 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import READ_ERRORS, encode_json, join_turns
+from midspan.providers.encoding import encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, join_contents, read_part
+from midspan.providers.reading import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
 

@@ -24,9 +24,10 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import InvalidRequestError, MalformedResponseError, RateLimitError, ServerError
 from midspan.providers import errors
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
+from midspan.providers.encoding import encode_json
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.interactions.encode import ORIGIN
+from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {

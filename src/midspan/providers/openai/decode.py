@@ -20,10 +20,11 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at, value_at
+from midspan.providers.encoding import encode_json
 from midspan.providers.errors import OPENAI_CODES, event_error
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.openai.profile import Preset
+from midspan.providers.reading import count_at, objects_at, read_json, text_at, value_at
 from midspan.providers.stream import read_arguments, with_arguments
 
 _FINISH_REASONS = {
