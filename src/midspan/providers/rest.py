@@ -138,7 +138,7 @@ class RestClient:
                             yield reader, items
                         if failure is not None:
                             raise failure
-                    items = self.checked(_last_items, reader)
+                    items = self.checked(lambda reader: list(reader.end()), reader)
                     if reader.is_empty:
                         raise self._empty_stream(response)
                     yield reader, items
@@ -216,21 +216,3 @@ async def _until_complete(response: HttpStream, reader: Reader) -> AsyncGenerato
     except ProviderError:
         if not reader.is_complete:
             raise
-
-
-def _last_items(reader: Reader) -> list[Any]:
-    return list(reader.end())
-
-
-def can_connect(url: str, timeout: float) -> bool:
-    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
-    import socket
-
-    from midspan._http.routes import Route
-
-    try:
-        route = Route("GET", url)
-        with socket.create_connection((route.proxy or route.server)[:2], timeout):
-            return True
-    except (OSError, ConfigError):
-        return False

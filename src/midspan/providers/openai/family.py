@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from midspan.providers.health import HealthCheck, check_connection
 from midspan.providers.openai.profile import PRESETS, Preset
-from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
+from midspan.providers.registry import ProviderFamily
 
 if TYPE_CHECKING:
     from midspan.providers.openai.client import OpenAI
