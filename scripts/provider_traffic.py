@@ -21,13 +21,14 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ProviderError
-from midspan.providers import errors as openai
 from midspan.providers.anthropic import decode as anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
+from midspan.providers.errors import event_error, parse_error
 from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
 from midspan.providers.interactions.decode import decode_response as decode_interaction
 from midspan.providers.interactions.encode import request_body as encode_interaction
+from midspan.providers.openai.decode import OPENAI_CODES
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
 from midspan.providers.openai.encode import encode_effort
@@ -679,10 +680,10 @@ class ChatWire:
         return decode_chat(body, self.preset)
 
     def decoder(self) -> Decoder:
-        return ChatDecoder(self.preset, partial(openai.event_error, "it", openai.OPENAI_CODES))
+        return ChatDecoder(self.preset, partial(event_error, "it", OPENAI_CODES))
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
+        return parse_error("it", OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class ResponsesWire:
@@ -913,7 +914,7 @@ class ResponsesWire:
         return ResponsesDecoder()
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
+        return parse_error("it", OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class InteractionsWire:

@@ -14,9 +14,9 @@ from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError, MalformedResponseError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
-from midspan.providers.errors import OPENAI_CODES, event_error, parse_error
+from midspan.providers.errors import event_error, parse_error
 from midspan.providers.event_decoder import EventDecoder, stream_response
-from midspan.providers.openai.decode import StreamDecoder, decode_response
+from midspan.providers.openai.decode import OPENAI_CODES, StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
 from midspan.providers.openai.profile import PRESETS, Preset, profile_of
 from midspan.providers.provider import ClosedOnExit, WireRequest

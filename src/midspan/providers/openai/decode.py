@@ -19,9 +19,17 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError
+from midspan.errors import (
+    AuthenticationError,
+    InvalidRequestError,
+    MalformedResponseError,
+    QuotaExhaustedError,
+    RateLimitError,
+    ServerError,
+    UnknownModelError,
+)
+from midspan.providers import errors
 from midspan.providers.encoding import encode_json
-from midspan.providers.errors import OPENAI_CODES, event_error
 from midspan.providers.event_decoder import EventDecoder, EventErrorParser
 from midspan.providers.openai.profile import Preset
 from midspan.providers.reading import count_at, objects_at, read_json, text_at, value_at
@@ -39,6 +47,17 @@ _FINISH_REASONS = {
     "content_filter": FinishReason.BLOCKED,
     "refusal": FinishReason.REFUSED,
 }
+OPENAI_CODES: errors.Codes = {
+    "invalid_api_key": AuthenticationError,
+    "authentication_error": AuthenticationError,
+    "model_not_found": UnknownModelError,
+    "insufficient_quota": QuotaExhaustedError,
+    "billing_hard_limit_reached": QuotaExhaustedError,
+    "rate_limit_exceeded": RateLimitError,
+    "server_error": ServerError,
+    "overloaded_error": ServerError,
+    "context_length_exceeded": InvalidRequestError,
+}
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where services write what the model thinks. Those that write it twice write the same."""
 
@@ -46,7 +65,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 def decode_response(body: bytes, preset: Preset) -> ModelResponse:
     """Return a whole response."""
     document, body = read_json(body)
-    if error := event_error(preset.service, OPENAI_CODES, "", document):
+    if error := errors.event_error(preset.service, OPENAI_CODES, "", document):
         raise error  # some services answer 200 and report the error in the body
     choice = document["choices"][0]
     message = choice["message"]
