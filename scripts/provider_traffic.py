@@ -8,7 +8,6 @@ API gives its clients, such as a string instead of a list with one text.
 import json
 import re
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -24,7 +23,7 @@ from midspan.errors import ProviderError
 from midspan.providers.anthropic import decode as anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
-from midspan.providers.errors import event_error, parse_error
+from midspan.providers.errors import parse_error
 from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
 from midspan.providers.interactions.decode import decode_response as decode_interaction
 from midspan.providers.interactions.encode import request_body as encode_interaction
@@ -376,7 +375,7 @@ class AnthropicWire:
     decode = staticmethod(anthropic.decode_response)
 
     def decoder(self) -> Decoder:
-        return anthropic.StreamDecoder(anthropic.event_error)
+        return anthropic.StreamDecoder()
 
     def error(self, status: int, body: bytes) -> ProviderError:
         return anthropic.parse_error(RecordedStatus(status), body)  # type: ignore[arg-type]
@@ -680,7 +679,7 @@ class ChatWire:
         return decode_chat(body, self.preset)
 
     def decoder(self) -> Decoder:
-        return ChatDecoder(self.preset, partial(event_error, "it", OPENAI_CODES))
+        return ChatDecoder(self.preset)
 
     def error(self, status: int, body: bytes) -> ProviderError:
         return parse_error("it", OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelReque
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan.errors import ConfigError, MalformedResponseError, ProviderError
-from midspan.providers.anthropic.decode import StreamDecoder, decode_response, event_error, parse_error
+from midspan.providers.anthropic.decode import StreamDecoder, decode_response, parse_error
 from midspan.providers.anthropic.encode import ORIGIN, request_body
 from midspan.providers.anthropic.profile import (
     DEFAULT_MODEL,
@@ -82,7 +82,7 @@ class Anthropic(ClosedOnExit):
         paused = PausedResponse(request)
         while True:
             wire = self.wire_request(paused.request, stream=True)
-            make_decoder = partial(StreamDecoder, event_error, first_index=paused.next_index)
+            make_decoder = partial(StreamDecoder, first_index=paused.next_index)
             pieces = self._client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
             try:
                 async with aclosing(pieces):
@@ -92,7 +92,7 @@ class Anthropic(ClosedOnExit):
             except ProviderError as error:
                 error.partial_response = paused.response
                 raise
-            if not paused.add(self._client.checked(decoder.response), decoder.next_index):
+            if not paused.add(self._client.checked(decoder.response), decoder.accumulator.next_index):
                 break
         assert paused.response is not None
         yield paused.response

@@ -25,7 +25,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan.errors import InvalidRequestError, MalformedResponseError, RateLimitError, ServerError
 from midspan.providers import errors
 from midspan.providers.encoding import encode_json
-from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.interactions.encode import ORIGIN
 from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
@@ -124,8 +124,8 @@ def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, parse_error: EventErrorParser | None = None) -> None:
-        super().__init__(parse_error)
+    def __init__(self) -> None:
+        super().__init__(event_error)
         self._steps: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}
         self._open: dict[int, int] = {}

@@ -14,7 +14,7 @@ from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError, MalformedResponseError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
-from midspan.providers.errors import event_error, parse_error
+from midspan.providers.errors import parse_error
 from midspan.providers.event_decoder import EventDecoder, stream_response
 from midspan.providers.openai.decode import OPENAI_CODES, StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
@@ -49,9 +49,7 @@ class OpenAI(ClosedOnExit):
             preset, base_url, api_key, token, headers=headers, transport=transport, retry=retry, clock=clock
         )
         self._decode: Callable[[bytes], ModelResponse] = partial(decode_response, preset=preset)
-        self._make_decoder: Callable[[], EventDecoder] = partial(
-            StreamDecoder, preset, partial(event_error, preset.service, OPENAI_CODES)
-        )
+        self._make_decoder: Callable[[], EventDecoder] = partial(StreamDecoder, preset)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, {host_and_port(self._client.base_url)!r})"
