@@ -142,11 +142,10 @@ class Masker:
 
     def mask(self, error: ProviderError) -> None:
         """Replace secrets in the message and fields of an error. If it has any, drop its cause and its traceback."""
-        masked = self.masked(error.args)
-        fields = {name: self.masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
-        if masked != error.args or any(getattr(error, name) != value for name, value in fields.items()):
-            error.args = masked
-            error.__dict__.update(fields)
+        args, fields = self.masked(error.args), self.masked(vars(error))
+        if args != error.args or fields != vars(error):
+            error.args = args
+            vars(error).update(fields)
             error.__cause__ = error.__context__ = error.__traceback__ = None
 
     def masked(self, value: Any) -> Any:

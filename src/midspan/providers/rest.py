@@ -11,7 +11,6 @@ from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
-from midspan._version import VERSION
 from midspan.errors import ConfigError, IncompleteResponseError, MalformedResponseError, ProviderError
 from midspan.providers.auth import Auth, HiddenValues, Masker, is_secret
 
@@ -74,8 +73,8 @@ class RestClient:
         self._transport = transport or Transport()
         self._retry = retry or RetryPolicy()
         self._clock = clock or Clock()
-        defaults = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json"}
-        self._headers = {**defaults, **{name.lower(): value for name, value in (headers or {}).items()}}
+        defaults = {"content-type": "application/json"}
+        self._headers = defaults | {name.lower(): value for name, value in (headers or {}).items()}
         self._max_request_bytes = max_request_bytes
         self._static_headers: HiddenValues | None = None
         self._masker = Masker()

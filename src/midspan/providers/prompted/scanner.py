@@ -6,13 +6,13 @@ asks for, `TOOL_CALL`.
 
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser
 from midspan._schema.normalize import normalize_tree
+from midspan._schema.problems import nearest
 from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._types.parts import ToolCall
 from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
@@ -68,7 +68,7 @@ class ToolIndex:
 
     def has_similar(self, name: str) -> bool:
         """Whether a tool has this name or a similar one."""
-        return bool(self.resolve(name) or get_close_matches(name[:_MAX_NAME_CHARS], self.specs, 1, 0.6))
+        return bool(self.resolve(name) or nearest(name, list(self.specs)))
 
     def schema(self, name: str) -> SchemaNode:
         """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
