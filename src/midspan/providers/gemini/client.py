@@ -16,7 +16,7 @@ from midspan._types.parts import ProviderData
 from midspan.errors import ProviderError
 from midspan.providers.auth import HiddenValues
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, profile_of, successor_of
-from midspan.providers.provider import ClosedOnExit, WireRequest
+from midspan.providers.provider import ClosedOnExit, WireRequest, may_continue
 
 if TYPE_CHECKING:
     from midspan._types.specs import AnyTool
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("midspan.providers.gemini")
 _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
-_MAX_REQUESTS = 100
-"""The most requests for one response."""
 _TOO_MANY_STATES = "too many states"
 _UNSPECIFIC = "Request contains an invalid argument."
 """What the server answers to many errors, sometimes instead of _TOO_MANY_STATES."""
@@ -184,13 +182,9 @@ class PausedResponse(Struct):
 
     def add(self, response: ModelResponse, token: str | None) -> ModelResponse:
         """Add the response to a request, and return the whole so far."""
-        is_stuck = token == self.next_token
         self.response = response = response if self.response is None else _continued(self.response, response)
-        requests, tokens = self.budget.max_requests, self.budget.max_tokens
-        max_requests = _MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)
-        is_over_budget = response.requests >= max_requests or (tokens is not None and response.usage.total >= tokens)
-        is_paused = response.finish_reason is CONTINUES and not is_stuck
-        self.next_token = token if is_paused and not is_over_budget else None
+        is_paused = response.finish_reason is CONTINUES and token != self.next_token
+        self.next_token = token if is_paused and may_continue(response, self.budget) else None
         return response
 
 
