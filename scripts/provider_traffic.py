@@ -36,8 +36,8 @@ from midspan.providers.openai.profile import PRESETS
 from midspan.providers.openai_responses.decode import StreamDecoder as ResponsesDecoder
 from midspan.providers.openai_responses.decode import decode_response as decode_responses
 from midspan.providers.openai_responses.decode import reasoning_text
+from midspan.providers.openai_responses.encode import ORIGIN as RESPONSES
 from midspan.providers.openai_responses.encode import request_body as encode_responses
-from midspan.providers.openai_responses.profile import ORIGIN as RESPONSES
 
 Json = dict[str, Any]
 

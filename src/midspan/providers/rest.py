@@ -30,7 +30,6 @@ class Reader(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the response has ended, so that a connection that breaks now has lost nothing."""
-        ...
 
 
 T = TypeVar("T")

@@ -68,8 +68,12 @@ class OpenAI(ClosedOnExit):
         return WireRequest("chat/completions", request_body(request, self._preset, stream=stream))
 
     async def list_models(self) -> list[str]:
-        """Return the names of the models of the service."""
-        return await list_models(self._client)
+        """Return the names of the models that the service lists."""
+        page: Any = await self._client.call("GET", "models", read=msgspec.json.decode)
+        models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
+        if not isinstance(models, list):
+            raise MalformedResponseError(f"{self._preset.service} did not answer with a list of models")
+        return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -141,12 +145,3 @@ def _ollama_url(host: str) -> str:
     if not re.search(r":\d+$", host) and scheme != "https":
         host += ":11434"
     return f"{scheme or 'http'}://{host}/{path.strip('/') or 'v1'}"
-
-
-async def list_models(client: RestClient) -> list[str]:
-    """Return the names of the models that a service lists."""
-    page: Any = await client.call("GET", "models", read=msgspec.json.decode)
-    models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
-    if not isinstance(models, list):
-        raise MalformedResponseError(f"{client.service} did not answer with a list of models")
-    return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]

@@ -24,7 +24,7 @@ from midspan.providers.encoding import arguments_text, encode_json
 from midspan.providers.errors import event_error
 from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.decode import OPENAI_CODES, url_citation
-from midspan.providers.openai_responses.profile import ORIGIN
+from midspan.providers.openai_responses.encode import ORIGIN
 from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 

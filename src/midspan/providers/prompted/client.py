@@ -48,7 +48,7 @@ from midspan.providers.prompted.prompt import (
     turn_data,
 )
 from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, rejected_call
-from midspan.providers.prompted.scanner import NAMESPACE
+from midspan.providers.prompted.scanner import NAMESPACE, parameters_of
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
 
@@ -232,9 +232,8 @@ def _nonce(request: ModelRequest, *, guarded: bool) -> str:
 def _accepts_no_arguments(spec: ToolSpec) -> bool:
     """Whether a tool may be called without arguments."""
     from midspan._schema.arguments import SchemaValidator  # loads the validator, which few need here
-    from midspan._schema.normalize import normalize
 
-    return not spec.parameters or SchemaValidator(normalize(spec.parameters)).accepts({})
+    return SchemaValidator(parameters_of(spec).schema).accepts({})
 
 
 _ESCAPE_SEQUENCE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
