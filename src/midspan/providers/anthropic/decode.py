@@ -69,7 +69,7 @@ def decode_response(body: bytes) -> ModelResponse:
     raws = [raw for raw, block in blocks if not _is_blank(block)]
     return ModelResponse(
         _message(parts, raws if is_sendable else []),
-        _finish_reason(reason),
+        _FINISH_REASONS.get(reason or "", FinishReason.OTHER),
         raw_finish_reason=reason,
         finish_message=text_at(response, "stop_details", "explanation"),
         usage=_usage(response.get("usage")),
@@ -185,7 +185,7 @@ class StreamDecoder(EventDecoder):
         """Return the whole response, at the end of the stream."""
         fields = self._fields
         reason = text_at(fields, "stop_reason")
-        finish_reason = FinishReason.CUT if reason is None else _finish_reason(reason)
+        finish_reason = FinishReason.CUT if reason is None else _FINISH_REASONS.get(reason, FinishReason.OTHER)
         parts = self.accumulator.parts(is_complete=finish_reason is FinishReason.END)
         blocks = [self._finished(index) for index in sorted(self._blocks)]
         is_whole = all(part.arguments_error is None for part in parts if isinstance(part, ToolCall))
@@ -216,10 +216,6 @@ def _has_valid_input(block: dict[str, Any]) -> bool:
 def _is_blank(block: dict[str, Any]) -> bool:
     """Whether it is a text that the API sends, but rejects in a request."""
     return block.get("type") == "text" and not str(block.get("text") or "").strip()
-
-
-def _finish_reason(reason: str | None) -> FinishReason:
-    return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
 
 
 def _usage(usage: Any) -> Usage:

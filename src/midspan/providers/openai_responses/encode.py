@@ -118,7 +118,7 @@ _ENCODER = MessageEncoder(ORIGIN, encode_messages)
 
 def _items(message: Message) -> Iterator[Any]:
     raw = own_data(message, ORIGIN)
-    if raw is not None and _has_valid_ids(message):
+    if raw is not None and all(ID.fullmatch(part.id) for part in message.parts if isinstance(part, ToolCall)):
         items = msgspec.json.decode(raw, type=list[Raw])
         if not all(_is_reasoning(part) for part in message.parts):
             yield from items  # reasoning alone, of an answer that was cut, would be rejected
@@ -130,10 +130,6 @@ def _items(message: Message) -> Iterator[Any]:
 
 def _is_reasoning(part: Part) -> bool:
     return isinstance(part, Thought) or (isinstance(part, Opaque) and part.name == "reasoning")
-
-
-def _has_valid_ids(message: Message) -> bool:
-    return all(ID.fullmatch(part.id) for part in message.parts if isinstance(part, ToolCall))
 
 
 def _model_items(message: Message) -> Iterator[Any]:
