@@ -8,7 +8,6 @@ API gives its clients, such as a string instead of a list with one text.
 import json
 import re
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,13 +20,14 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ProviderError
-from midspan.providers import errors as openai
 from midspan.providers.anthropic import decode as anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
+from midspan.providers.errors import parse_error
 from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
 from midspan.providers.interactions.decode import decode_response as decode_interaction
 from midspan.providers.interactions.encode import request_body as encode_interaction
+from midspan.providers.openai.decode import OPENAI_CODES
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
 from midspan.providers.openai.encode import encode_effort
@@ -36,8 +36,8 @@ from midspan.providers.openai.profile import PRESETS
 from midspan.providers.openai_responses.decode import StreamDecoder as ResponsesDecoder
 from midspan.providers.openai_responses.decode import decode_response as decode_responses
 from midspan.providers.openai_responses.decode import reasoning_text
+from midspan.providers.openai_responses.encode import ORIGIN as RESPONSES
 from midspan.providers.openai_responses.encode import request_body as encode_responses
-from midspan.providers.openai_responses.profile import ORIGIN as RESPONSES
 
 Json = dict[str, Any]
 
@@ -375,7 +375,7 @@ class AnthropicWire:
     decode = staticmethod(anthropic.decode_response)
 
     def decoder(self) -> Decoder:
-        return anthropic.StreamDecoder(anthropic.event_error)
+        return anthropic.StreamDecoder()
 
     def error(self, status: int, body: bytes) -> ProviderError:
         return anthropic.parse_error(RecordedStatus(status), body)  # type: ignore[arg-type]
@@ -679,10 +679,10 @@ class ChatWire:
         return decode_chat(body, self.preset)
 
     def decoder(self) -> Decoder:
-        return ChatDecoder(self.preset, partial(openai.event_error, "it", openai.OPENAI_CODES))
+        return ChatDecoder(self.preset)
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
+        return parse_error("it", OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class ResponsesWire:
@@ -913,7 +913,7 @@ class ResponsesWire:
         return ResponsesDecoder()
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
+        return parse_error("it", OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class InteractionsWire:

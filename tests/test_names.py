@@ -10,6 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "midspan"
 
 SAME_CONCEPT = {
+    "PausedResponse": "a response that takes several requests, continued as each API wants it",
     "StreamDecoder": "each provider reads the events of its own wire",
     # The typed Gemini client adds constructors and checks to the messages of the wire.
     **dict.fromkeys(("Content", "FunctionCall", "FunctionDeclaration", "FunctionResponse"), "a message of the wire"),

@@ -257,6 +257,23 @@ def test_closing_the_transport_ends_a_pending_connection() -> None:
     run(main())
 
 
+def test_a_transport_can_be_closed_in_the_moment_in_which_a_connect_timeout_expires() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer, on_connection=misbehaving.stall_before_head) as server:
+            transport = Transport(Timeouts(connect=BOUND / 4))
+            request = asyncio.create_task(transport.send(post(server.url.replace("http:", "https:"))))
+            await server.until(lambda: server.accepted == 1)
+            time_passes(BOUND / 4)
+            await asyncio.sleep(0)  # timers run after the tasks that are ready
+            await asyncio.sleep(0)
+            assert not request.done()
+            await transport.aclose()
+            with pytest.raises(NetworkError, match="the client was closed"):
+                await request
+
+    run(main())
+
+
 def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:

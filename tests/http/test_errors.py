@@ -304,7 +304,7 @@ def test_header_with_a_control_character_is_an_error_that_does_not_show_it(value
     "url",
     [
         *("", "no address", "ftp://127.0.0.1/", "http://", "http://[::1/", "http://a:99999/", f"http://{'a' * 64}.b/"),
-        *("http://127.0.0.1:1/\ud800", "http://127.0.0.1:1/?\ud800"),
+        *("ftp://127.0.0.1:21/x", "http://127.0.0.1:1/\ud800", "http://127.0.0.1:1/?\ud800"),
     ],
 )
 def test_invalid_url_is_a_config_error(url: str) -> None:

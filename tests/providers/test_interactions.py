@@ -12,7 +12,6 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import MalformedResponseError, RateLimitError, ServerError
-from midspan.providers.interactions.client import _make_decoder
 from midspan.providers.interactions.decode import StreamDecoder, decode_response
 
 HI = Message.user("Hi")
@@ -385,4 +384,4 @@ def test_status_of_an_interaction_may_come_alone() -> None:
 
 def test_error_in_a_stream_is_raised() -> None:
     with pytest.raises(RateLimitError, match="Gemini sent an error: later"):
-        list(_make_decoder().feed(b'data: {"error": {"code": "rate_limit_exceeded", "message": "later"}}\n\n'))
+        list(StreamDecoder().feed(b'data: {"error": {"code": "rate_limit_exceeded", "message": "later"}}\n\n'))

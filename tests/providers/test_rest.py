@@ -35,8 +35,8 @@ from midspan.providers import (
 )
 from midspan.providers.encoding import result_parts, result_text
 from midspan.providers.errors import event_error
-from midspan.providers.rest import Response, can_connect
-from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, refusing_port, response
+from midspan.providers.rest import Response
+from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import run
 from tests.virtual_clock import VirtualClock
 
@@ -185,7 +185,7 @@ def test_failed_request_is_retried_after_the_delay_of_the_service() -> None:
 
 
 def test_body_above_the_limit_is_not_sent() -> None:
-    rest = client("http://127.0.0.1:1", max_body_bytes=1000)
+    rest = client("http://127.0.0.1:1", max_request_bytes=1000)
     with pytest.raises(ConfigError, match="the request has 1,001 bytes; Parrot accepts at most 1,000"):
         asyncio.run(rest.call("POST", "chat", b"x" * 1001))
 
@@ -396,17 +396,6 @@ def test_event_that_reports_an_error_has_the_status_of_its_code(item: Any, expec
 )
 def test_result_is_text_for_services_that_accept_only_text(result: ToolResult, text: str) -> None:
     assert result_text(result) == text
-
-
-def test_whether_a_server_can_be_reached() -> None:
-    async def main() -> None:
-        async with Server(in_turn(response(b"ok"))) as server:
-            assert await asyncio.to_thread(can_connect, server.url, 5.0)
-
-    run(main())
-    with refusing_port() as port:
-        assert not can_connect(f"http://127.0.0.1:{port}", 5.0)
-    assert not can_connect("http://host:99999", 5.0)
 
 
 @pytest.mark.parametrize("name", ["retry", "transport"])

@@ -53,6 +53,12 @@ def test_parts_are_built_from_deltas_in_the_order_of_their_indices() -> None:
     assert accumulator.parts() == (Thought("hm", DATA), Text("It is 3!"), Blob("audio/wav", "AABB"))
 
 
+def test_a_part_that_ends_without_a_start_stays_when_text_follows() -> None:
+    accumulator = accumulated(PartEnd(0, Blob("image/png", "AA")))
+    assert accumulator.add_text("An image.") == [PartStart(1, Text("An image."))]
+    assert accumulator.parts() == (Blob("image/png", "AA"), Text("An image."))
+
+
 @pytest.mark.parametrize(
     ("pieces", "arguments", "error"),
     [

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from midspan._schema.normalize import normalize
+from midspan._schema.arguments import SchemaValidator
+from midspan._schema.normalize import normalize, normalize_tree
 from midspan.errors import SchemaError
 
 
@@ -86,8 +87,6 @@ def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], mean
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ({"minimum": 1, "exclusiveMinimum": True}, {"minimum": 1}),
-        ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
         (
             {"items": [{"type": "str"}], "additionalItems": False},
             {"prefixItems": [{"type": "string"}], "items": False},
@@ -98,7 +97,6 @@ def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], mean
             {"type": "string", "nullable": True, "enum": ["a"]},
             {"type": ["string", "null"], "enum": ["a", None]},
         ),
-        ({"properties": {"a": {"type": "str", "required": True}}}, {"properties": {"a": {"type": "string"}}}),
         (
             {"description": "d", "minimum": 1, "nullable": True},
             {"description": "d", "anyOf": [{"minimum": 1}, {"type": "null"}]},
@@ -127,9 +125,13 @@ def test_older_drafts_openapi_and_common_mistakes_are_normalized(
         (("properties", "a", "anyOf", 1), "pattern", 4),
         (("$defs", "b"), "multipleOf", 0),
         (("properties", "a"), "allOf", 5),
+        ((), "exclusiveMinimum", True),
+        (("properties", "a"), "required", True),
     ],
 )
-def test_a_keyword_with_a_meaningless_value_is_dropped(path: tuple[str | int, ...], keyword: str, value: Any) -> None:
+def test_a_malformed_keyword_is_left_out_for_models_with_a_warning_and_an_error_of_the_validator(
+    path: tuple[str | int, ...], keyword: str, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     schema: dict[str, Any] = {
         "properties": {"3": {"title": "x"}, "a": {"items": {"title": "x"}, "anyOf": [{}, {"title": "x"}]}},
         "$defs": {"b": {"title": "x"}},
@@ -139,12 +141,17 @@ def test_a_keyword_with_a_meaningless_value_is_dropped(path: tuple[str | int, ..
     for step in path:
         node = node[step]
     node[keyword] = value
-    assert normalize(schema) == expected
+    assert normalize_tree(schema).root.schema == expected
+    assert [record.args and record.args[:2] for record in caplog.records] == [(keyword, value)]
+    for other_keywords in ({}, {"nullable": True}):
+        with pytest.raises(SchemaError, match=f"/{keyword}"):
+            SchemaValidator(normalize({**schema, **other_keywords}))
 
 
-def test_dangling_and_external_references_are_dropped() -> None:
+def test_dangling_and_external_references_are_left_out_for_models() -> None:
     schema = {"properties": {"a": {"$ref": "https://example.com/x.json"}, "b": {"$ref": "#/$defs/no"}}}
-    assert normalize(schema) == {"properties": {"a": {}, "b": {}}}
+    assert normalize_tree(schema).root.schema == {"properties": {"a": {}, "b": {}}}
+    assert normalize(schema) == schema
 
 
 def test_references_by_name_anchor_and_own_id_are_kept() -> None:

@@ -31,7 +31,7 @@ _PROXY = "the proxy set in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
 class Pool:
     """The connections of the running event loop."""
 
-    guard: AsyncGenerator[None, None]
+    closer: AsyncGenerator[None, None]
     """Closes the pool when the event loop shuts down its asynchronous generators."""
 
     def __init__(self, max_connections: int | None, max_body_bytes: int) -> None:
@@ -99,7 +99,8 @@ class Pool:
         """Fail all pending requests and close all connections without waiting."""
         self._is_closed = True
         for timeout in self._connecting:
-            timeout.reschedule(0)
+            if not timeout.expired():
+                timeout.reschedule(0)
         for connection in tuple(self._connections):
             if connection.is_pending:
                 connection.fail(_closed_error(connection.origin))
@@ -133,9 +134,9 @@ class Pool:
     async def _open(self, route: Route, connection: HttpProtocol) -> None:
         """Connect to the server of a route, through its proxy if it has one."""
         server, proxy = route.server, route.proxy
-        place = f"{server.host}:{server.port}"
+        peer = f"{server.host}:{server.port}"
         if proxy is None:
-            await _open_socket(connection, server, place)
+            await _open_socket(connection, server, peer)
         elif not server.tls:
             await _open_socket(connection, proxy, _PROXY)
         else:
@@ -150,7 +151,7 @@ class Pool:
                     error.retryable = response.status >= 500
                     raise error
                 tls = await asyncio.to_thread(tls_context)
-                with _network_errors(place):
+                with _network_errors(peer):
                     transport = await self._loop.start_tls(
                         tunnel.transport, connection, tls, server_hostname=server.host
                     )
@@ -167,38 +168,38 @@ def _closed_error(origin: str) -> NetworkError:
     return error
 
 
-async def _open_socket(connection: HttpProtocol, address: Address, place: str) -> None:
+async def _open_socket(connection: HttpProtocol, address: Address, peer: str) -> None:
     loop = asyncio.get_running_loop()
     options: dict[str, Any] = {"ssl": await asyncio.to_thread(tls_context)} if address.tls else {}
     is_ip_address = ":" in address.host or address.host.rpartition(".")[2].isdigit()
     if not is_ip_address and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
-    with _network_errors(place):
+    with _network_errors(peer):
         await loop.create_connection(lambda: connection, address.host, address.port, **options)
 
 
 @contextmanager
-def _network_errors(place: str) -> Iterator[None]:
-    """Raise a NetworkError that names the place, instead of the errors of sockets and TLS."""
+def _network_errors(peer: str) -> Iterator[None]:
+    """Raise a NetworkError that names the peer, instead of the errors of sockets and TLS."""
     try:
         yield
     except OSError as error:
-        failure = NetworkError(describe_connect_error(error, place))
+        failure = NetworkError(describe_connect_error(error, peer))
         failure.retryable = not isinstance(error, ssl.SSLCertVerificationError)
         raise failure from error
 
 
-def describe_connect_error(error: OSError, place: str) -> str:
-    """Say why `place` cannot be reached, and what would help."""
+def describe_connect_error(error: OSError, peer: str) -> str:
+    """Say why `peer` cannot be reached, and what would help."""
     match error:
         case socket.gaierror():
-            return f"cannot resolve the name of {place}; check the URL and your network connection"
+            return f"cannot resolve the name of {peer}; check the URL and your network connection"
         case ssl.SSLCertVerificationError():
             return (
-                f"the certificate of {place} is not trusted: {error.verify_message or 'verification failed'}; if your "
+                f"the certificate of {peer} is not trusted: {error.verify_message or 'verification failed'}; if your "
                 "own certificate authority issued it, set SSL_CERT_FILE to a file with the authority's certificate"
             )
         case ssl.SSLError():
-            return f"TLS handshake with {place} failed; is this an https URL?"
+            return f"TLS handshake with {peer} failed; is this an https URL?"
     reason = os.strerror(error.errno).lower() if error.errno else "no address of the host accepts connections"
-    return f"cannot connect to {place}: {reason}; check the URL and whether the server is running"
+    return f"cannot connect to {peer}: {reason}; check the URL and whether the server is running"

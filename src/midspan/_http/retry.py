@@ -1,6 +1,7 @@
 """When to retry a request, and how long to wait before: one RetryState per request.
 
-A stream may be retried only until its first part has reached the caller.
+Others also repeat requests: `_http/pool.py` after a stale connection, `providers/gemini` without validation of tools or
+without a cache, `providers/fallback.py` with another model, `_loop/policies.py` after a response that cannot be used.
 """
 
 import asyncio

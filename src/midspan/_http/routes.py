@@ -93,7 +93,8 @@ class Route:
 def _parse(url: str) -> tuple[SplitResult, Address]:
     try:
         parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        default_port = DEFAULT_PORTS[parts.scheme]
+        port = parts.port or default_port
         host = (parts.hostname or "").encode("idna").decode()  # also checks the length of each label
         quote(parts.path + parts.query)  # fails on unpaired surrogates
     except (KeyError, ValueError):

@@ -1,6 +1,6 @@
-"""The HTTP/1.1 transport, with the methods send and stream: the only way from Midspan to the network.
+"""The HTTP/1.1 transport, with the methods send and stream. Providers reach their services through it.
 
-Above are the providers, which know what they ask and what a response means. Below are the connection pools, which are
+They know what they ask and what a response means. Below are the connection pools, which are
 loaded with the first request. The transport knows nothing about models, follows no redirects and does not interpret
 the status of a response. A request without a complete response raises an error.
 """
@@ -62,7 +62,7 @@ class Transport:
         """Close the connections of the running event loop. Later requests open new ones."""
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
-            await pool.guard.aclose()
+            await pool.closer.aclose()
 
     def pool(self) -> "Pool":
         """Return the pool of the running event loop, which is created if necessary."""
@@ -75,8 +75,8 @@ class Transport:
                 if other.is_closed():
                     self._pools.pop(other, None)
             pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
-            pool.guard = _close_with_loop(self._pools, loop)
-            _run_without_waiting(anext(pool.guard))
+            pool.closer = _close_with_loop(self._pools, loop)
+            _run_without_waiting(anext(pool.closer))
         return pool
 
     async def __aenter__(self) -> Self:
@@ -156,7 +156,7 @@ def _drop_all(pools: _Pools) -> None:
 
 def _drop(pool: "Pool") -> None:
     pool.drop()
-    _run_without_waiting(pool.guard.aclose())  # otherwise its finalizer would need the loop
+    _run_without_waiting(pool.closer.aclose())  # otherwise its finalizer would need the loop
 
 
 def _run_without_waiting(awaitable: Awaitable[None]) -> None:

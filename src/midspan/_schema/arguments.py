@@ -38,6 +38,8 @@ _WRAPPERS = frozenset(("array", "string"))
 """The types that a value of another type may be wrapped in: `"a"` becomes `["a"]`, 5 becomes "5"."""
 _MAX_EXACT = 2**53
 """Below this, a float represents every integer exactly."""
+_SEPARATOR = re.compile(r"[,;\n]")
+"""Of the items in a text that may be a list."""
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _CHANGEABLE_TYPES = frozenset((dict, list, float))
 """Types of values that may have to be changed although they are valid."""
@@ -214,11 +216,6 @@ def _is_inexact(value: Any) -> bool:
     return type(value) is float and abs(value) >= _MAX_EXACT
 
 
-def _has_known_digits(value: float) -> bool:
-    """Return whether a number has the digits that were sent: a float keeps 15, others were perhaps lost."""
-    return not isinstance(value, float) or float(f"{value:.15g}") == value
-
-
 def _stays_if_valid(value: Any) -> bool:
     """Return whether the value needs no change if it is valid, whatever its schema."""
     is_flat = type(value) is list and _CHANGEABLE_TYPES.isdisjoint(map(type, value))
@@ -367,9 +364,12 @@ class _Coercer(Struct):
         return matching[0] if len(matching) == 1 else value
 
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
-        """Return a number as text, an object or array as JSON text, or a value as the only item of an array."""
+        """Return an integer as text, an object or array as JSON text, or a value as the only item of an array.
+
+        A float is no text: it does not keep the digits that were sent, such as the last one of the version 3.10.
+        """
         candidates: list[Any] = []
-        if "string" in types and isinstance(value, int | float) and self.wrappers and _has_known_digits(value):
+        if "string" in types and isinstance(value, int) and self.wrappers:
             # It need not fit yet: `_convert` then looks for it in another case.
             candidates.append(str(value).lower() if isinstance(value, bool) else str(value))
         wrapped: list[Any] = []
@@ -393,15 +393,16 @@ def _means_absent(value: Any, node: SchemaNode) -> bool:
 def _may_be_only_item(value: Any, steps: Steps) -> bool:
     """Return whether the value may be meant as the only item of an array.
 
-    Not inside an array: a row is not a table of one column. And neither null, nor a text that means null or that begins
-    like an array or an object and is not valid JSON.
+    Not inside an array: a row is not a table of one column. Neither null, nor a text that means null, that may be a
+    list (`a, b`), or that begins like an array or an object and is not a valid object.
     """
     if value is None or (steps and isinstance(steps[-1], int)):
         return False
     if not isinstance(value, str):
         return True
-    is_null = _WORDS.get(value.strip().lower(), value) is None
-    return not is_null and (value.lstrip()[:1] not in ("[", "{") or isinstance(_parse(value), dict))
+    if value.lstrip()[:1] in ("[", "{"):
+        return isinstance(_parse(value), dict)
+    return _WORDS.get(value.strip().lower(), value) is not None and not _SEPARATOR.search(value)
 
 
 def _may_be_json_text(value: Any) -> bool:

@@ -74,12 +74,12 @@ class SchemaBuilder:
         supported = f"plain types, lists, a dataclass or a TypedDict{self._advice}"
         raise SchemaError(f"{hint_name(hint)} is not JSON serializable; use {supported}")
 
-    def build_at(self, place: str, hint: Any) -> TypeSchema:
-        """Like `build`. Error messages start with `place`."""
+    def build_at(self, subject: str, hint: Any) -> TypeSchema:
+        """Like `build`. Error messages start with `subject`."""
         try:
             return self.build(hint)
         except SchemaError as error:
-            raise SchemaError(f"{place}: {error}") from error
+            raise SchemaError(f"{subject}: {error}") from error
 
     def build_object(
         self, fields: Iterable[Field], *, name: str, label: str = "field", extra: TypeSchema | None = None

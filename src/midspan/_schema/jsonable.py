@@ -79,7 +79,7 @@ def _set(values: AbstractSet[Any]) -> list[Any]:
 def _object(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, item in mapping.items():
-        name = key if type(key) is str else str(*msgspec.to_builtins({key: None}, str_keys=True))
+        [name] = [key] if type(key) is str else msgspec.to_builtins({key: None}, str_keys=True)
         try:
             data[name] = _convert(item)
         except ResultError as error:

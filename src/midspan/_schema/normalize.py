@@ -1,11 +1,13 @@
 """Normalize schemas as people write them to the JSON Schema (2020-12) that they mean, and that Midspan enforces."""
 
+import logging
 import re
 from typing import Any
 
 from midspan._schema.tree import LIST_KEYWORDS, MAP_KEYWORDS, Schema, SchemaTree, check_size, has_type, map_subschemas
 from midspan.errors import SchemaError
 
+_log = logging.getLogger("midspan._schema")
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
 """`google.ai.generativelanguage.Type`, by number."""
 _ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples"))
@@ -15,19 +17,22 @@ _ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "defau
 def normalize(schema: Any) -> Schema:
     """Return the schema in plain JSON Schema, as a new dict.
 
-    Type names of Python and Java, older drafts, OpenAPI's `nullable` and malformed keywords are read for what they
-    mean. Only what is not a schema at all is an error, with its location.
+    Type names of Python and Java, older drafts and OpenAPI's `nullable` are translated. An unknown type name, or what
+    is not a schema at all, is an error with its location. Malformed constraints stay: the validator reports them.
     """
-    return normalize_tree(schema).root.schema
-
-
-def normalize_tree(schema: Any) -> SchemaTree:
-    """Return the normalized schema as a tree, without keywords that could not be read or lead out of the document."""
     check_size(schema)
     root = _normalized(schema, "")
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
-    tree = SchemaTree(root)
+    return root
+
+
+def normalize_tree(schema: Any) -> SchemaTree:
+    """Return the normalized schema as a tree, without malformed keywords and references that lead out of the document.
+
+    It is for models. A schema that the validator has accepted has no malformed keywords.
+    """
+    tree = SchemaTree(normalize(schema))
     _drop_malformed(tree)
     for node in tree.nodes:
         if node.ref_target is None:  # what is not in the document is never fetched
@@ -86,14 +91,15 @@ def _corrected(keyword: str, value: Any) -> Any:
 
 
 def _drop_malformed(tree: SchemaTree) -> None:
-    """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
+    """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`, and log a warning."""
     from jsonschema_rs import meta  # slow to import
 
     try:
         for node in [] if meta.is_valid(tree.root.schema) else tree.nodes:
             for keyword in node.schema.keys() - node.subschemas.keys():
                 if not meta.is_valid({keyword: node.schema[keyword]}):
-                    del node.schema[keyword]
+                    value = node.schema.pop(keyword)
+                    _log.warning("ignored %r: %.80r at %s of a schema: not a valid value", keyword, value, node.pointer)
     except ValueError:
         return  # something in it that is not JSON, which compiling the schema reports
 

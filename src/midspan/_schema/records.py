@@ -72,14 +72,14 @@ def special_forms(name: str) -> tuple[Any, ...]:
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
 
-def resolve_hints(owner: Any, place: str, names: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def resolve_hints(owner: Any, subject: str, names: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Return the hints of an object with texts resolved, by the names of its module, its type parameters and `more`."""
     parameters = {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
     try:
         return typing.get_type_hints(owner, names, {**parameters, **more}, include_extras=True)
     except Exception as error:  # evaluating an annotation is foreign code
         raise SchemaError(
-            f"cannot resolve the type hint of {place}: {error}; the names in it must exist in its module at run time"
+            f"cannot resolve the type hint of {subject}: {error}; the names in it must exist in its module at run time"
         ) from error
 
 

@@ -195,8 +195,8 @@ def _resolver(function: Any, label: str) -> Callable[[str, Any], Any]:
     def resolve(name: str, annotation: Any) -> Any:
         # One by one, because a return hint that cannot be resolved does no harm.
         owner = types.SimpleNamespace(__annotations__={name: annotation}, __type_params__=parameters)
-        place = "the return value" if name == "return" else f"parameter {name!r}"
-        return resolve_hints(owner, f"{place} of {label}", names)[name]
+        subject = "the return value" if name == "return" else f"parameter {name!r}"
+        return resolve_hints(owner, f"{subject} of {label}", names)[name]
 
     return resolve
 

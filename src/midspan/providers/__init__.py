@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from midspan.providers.event_decoder import JsonEventReader as JsonEventReader
     from midspan.providers.fallback import Fallback as Fallback
     from midspan.providers.gemini.client import Gemini as Gemini
+    from midspan.providers.health import HealthCheck as HealthCheck
     from midspan.providers.openai.client import OpenAI as OpenAI
     from midspan.providers.openai_responses.client import OpenAIResponses as OpenAIResponses
     from midspan.providers.prompted.client import PromptedTools as PromptedTools
     from midspan.providers.provider import ModelProfile as ModelProfile
     from midspan.providers.provider import Provider as Provider
     from midspan.providers.provider import WrapperProvider as WrapperProvider
-    from midspan.providers.registry import HealthCheck as HealthCheck
     from midspan.providers.registry import ProviderFamily as ProviderFamily
     from midspan.providers.registry import provider_of as provider_of
     from midspan.providers.rest import RestClient as RestClient
@@ -60,11 +60,12 @@ _NAMES = {
     "midspan.providers.auth": "ApiKey BearerToken",
     "midspan.providers.fallback": "Fallback",
     "midspan.providers.gemini.client": "Gemini",
+    "midspan.providers.health": "HealthCheck",
     "midspan.providers.openai.client": "OpenAI",
     "midspan.providers.openai_responses.client": "OpenAIResponses",
     "midspan.providers.prompted.client": "PromptedTools",
     "midspan.providers.provider": "ModelProfile Provider WrapperProvider",
-    "midspan.providers.registry": "HealthCheck ProviderFamily provider_of",
+    "midspan.providers.registry": "ProviderFamily provider_of",
     "midspan.providers.errors": "retry_delay status_error",
     "midspan.providers.event_decoder": "JsonEventReader",
     "midspan.providers.rest": "RestClient",

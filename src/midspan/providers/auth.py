@@ -100,7 +100,7 @@ def missing_key(service: str, variables: Iterable[str], *, page: str = "", famil
 
 
 class BearerToken:
-    """A token that a function returns. It is called for every request, so it should cache the token.
+    """A token that a function returns. It is called for every attempt of a request, so it should cache the token.
 
     A sync function runs in a thread, because it may ask a server for the token.
     """
@@ -141,12 +141,11 @@ class Masker:
                 self.secrets = (*self.secrets, secret)[-_MAX_SECRETS:]
 
     def mask(self, error: ProviderError) -> None:
-        """Replace the secrets in the message and the fields of an error, and drop the frames that hold the response."""
-        masked = self.masked(error.args)
-        fields = {name: self.masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
-        if masked != error.args or any(getattr(error, name) != value for name, value in fields.items()):
-            error.args = masked
-            error.__dict__.update(fields)
+        """Replace secrets in the message and fields of an error. If it has any, drop its cause and its traceback."""
+        args, fields = self.masked(error.args), self.masked(vars(error))
+        if args != error.args or fields != vars(error):
+            error.args = args
+            vars(error).update(fields)
             error.__cause__ = error.__context__ = error.__traceback__ = None
 
     def masked(self, value: Any) -> Any:

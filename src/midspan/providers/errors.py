@@ -7,7 +7,7 @@ from typing import Any
 
 from midspan import errors
 from midspan._types.texts import truncate
-from midspan.providers.encoding import READ_ERRORS, read_json, value_at
+from midspan.providers.reading import READ_ERRORS, read_json, value_at
 from midspan.providers.rest import Response
 
 Codes = Mapping[str, type[errors.ProviderError]]
@@ -115,16 +115,3 @@ def parse_seconds(value: str) -> float | None:
             return None
         seconds = max(seconds, 0.0)  # a date in the past
     return seconds if 0 <= seconds < float("inf") else None
-
-
-OPENAI_CODES: Codes = {
-    "invalid_api_key": errors.AuthenticationError,
-    "authentication_error": errors.AuthenticationError,
-    "model_not_found": errors.UnknownModelError,
-    "insufficient_quota": errors.QuotaExhaustedError,
-    "billing_hard_limit_reached": errors.QuotaExhaustedError,
-    "rate_limit_exceeded": errors.RateLimitError,
-    "server_error": errors.ServerError,
-    "overloaded_error": errors.ServerError,
-    "context_length_exceeded": errors.InvalidRequestError,
-}

@@ -10,8 +10,8 @@ from msgspec import Raw
 from midspan._http.body import ServerSentEvent, ServerSentEventParser
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan.errors import MalformedResponseError, ProviderError
-from midspan.providers.encoding import READ_ERRORS, read_json
 from midspan.providers.provider import WireRequest
+from midspan.providers.reading import READ_ERRORS, read_json
 from midspan.providers.rest import RestClient
 from midspan.providers.stream import StreamAccumulator
 

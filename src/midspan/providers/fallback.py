@@ -25,8 +25,9 @@ SHARED_DIALECT = replace(JSON_SCHEMA, functions=NameRule(), properties=NameRule(
 class Fallback:
     """A chain of models. A request goes to the first that works; once a model has sent output, no other is tried.
 
-    A model that is overloaded, out of quota or without valid credentials is asked last for `pause_seconds`. A prompt
-    that a safety filter blocked is not sent to another model.
+    After an error that can be retried, an exhausted quota or rejected credentials, a model is asked last for
+    `pause_seconds`. A missing key is a ConfigError, and a prompt that a safety filter blocked a PromptBlockedError:
+    these are raised, and no other model is asked.
     """
 
     def __init__(self, providers: Sequence[Provider], *, pause_seconds: float = 60.0) -> None:

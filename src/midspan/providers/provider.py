@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, Optional, Protocol, Self, TypeVar, runtim
 
 from msgspec import Struct
 
-from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
+from midspan._types.exchange import Budget, ModelEvent, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from midspan._schema.dialect import SchemaDialect
 
 T = TypeVar("T")
+_MAX_REQUESTS = 100
+"""For one response."""
 
 
 class ModelProfile(Struct, frozen=True, eq=False):
     """What a run must know about a model before it sends a request. The defaults describe a model without quirks."""
 
     service: str = "Model"
-    """The name of the service in log lines."""
+    """The name of the service in messages, logs and metrics."""
     schema: Optional["SchemaDialect"] = None
     """Which names and schemas the model accepts. None: both are sent as they are."""
     output_schema: Optional["SchemaDialect"] = None
@@ -67,6 +69,12 @@ class WireRequest(Struct, frozen=True):
 
     path: str
     body: bytes
+
+
+def may_continue(response: ModelResponse, budget: Budget) -> bool:
+    """Whether another request may be sent for a response that the model has paused."""
+    requests = _MAX_REQUESTS if budget.max_requests is None else min(budget.max_requests, _MAX_REQUESTS)
+    return response.requests < requests and (budget.max_tokens is None or response.usage.total < budget.max_tokens)
 
 
 class ClosedOnExit:

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from midspan._types.exchange import ModelRequest, ModelResponse
-from midspan.errors import AuthenticationError, ConfigError, CredentialsError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.auth import missing_key
+from midspan.providers.health import HealthCheck
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
 
@@ -31,34 +32,6 @@ _BUILTIN = {
     "offline": "midspan.providers.offline.client:FAMILY",
 }
 """The families of this package, in the order in which the default is chosen. `FAMILIES` is a dict by name."""
-
-
-class HealthCheck(NamedTuple):
-    """One result of `midspan doctor`; only a problem makes it fail."""
-
-    state: Literal["ok", "note", "problem"]
-    message: str
-
-
-CHECK_SECONDS = 5.0
-
-
-async def check_connection(server: str, list_models: Callable[..., Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
-    """Ask a service once (`list_models` takes a retry policy) to see whether it responds and accepts the key."""
-    import asyncio  # slow to import, and only `midspan doctor` needs it
-
-    from midspan._http.retry import RetryPolicy
-
-    try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            count = len(await list_models(retry=RetryPolicy(max_attempts=1)))
-    except (AuthenticationError, CredentialsError):
-        return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
-    except TimeoutError:
-        return HealthCheck("problem", f"{server} did not respond within {CHECK_SECONDS:g} seconds")
-    except MidspanError as error:
-        return HealthCheck("problem", f"the request to {server} failed: {error}")
-    return HealthCheck("ok", f"{server} accepts the key and has {count} models")
 
 
 class ProviderFamily(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from midspan._http.messages import HttpRequest, HttpResponse, check_base_url
 from midspan._http.retry import Clock, RetryPolicy, RetryState
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
-from midspan._version import VERSION
 from midspan.errors import ConfigError, IncompleteResponseError, MalformedResponseError, ProviderError
 from midspan.providers.auth import Auth, HiddenValues, Masker, is_secret
 
@@ -31,7 +30,6 @@ class Reader(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the response has ended, so that a connection that breaks now has lost nothing."""
-        ...
 
 
 T = TypeVar("T")
@@ -61,7 +59,7 @@ class RestClient:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] | None = None,
-        max_body_bytes: int | None = None,
+        max_request_bytes: int | None = None,
     ) -> None:
         for name, value, expected in (("transport", transport, Transport), ("retry", retry, RetryPolicy)):
             if value is not None and not isinstance(value, expected):
@@ -74,9 +72,9 @@ class RestClient:
         self._transport = transport or Transport()
         self._retry = retry or RetryPolicy()
         self._clock = clock or Clock()
-        defaults = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json"}
-        self._headers = {**defaults, **{name.lower(): value for name, value in (headers or {}).items()}}
-        self._max_body_bytes = max_body_bytes
+        defaults = {"content-type": "application/json"}
+        self._headers = defaults | {name.lower(): value for name, value in (headers or {}).items()}
+        self._max_request_bytes = max_request_bytes
         self._static_headers: HiddenValues | None = None
         self._masker = Masker()
         self._masker.add(self._headers)
@@ -138,7 +136,7 @@ class RestClient:
                             yield reader, items
                         if failure is not None:
                             raise failure
-                    items = self.checked(_last_items, reader)
+                    items = self.checked(lambda reader: list(reader.end()), reader)
                     if reader.is_empty:
                         raise self._empty_stream(response)
                     yield reader, items
@@ -184,7 +182,7 @@ class RestClient:
         return MalformedResponseError(f"the response of {self.service} has an unexpected form: {reason}{excerpt}")
 
     def _request(self, method: str, path: str, body: bytes, headers: HiddenValues) -> HttpRequest:
-        limit = self._max_body_bytes
+        limit = self._max_request_bytes
         if limit is not None and len(body) > limit:
             raise ConfigError(f"the request has {len(body):,} bytes; {self.service} accepts at most {limit:,}")
         if _log.isEnabledFor(logging.DEBUG):
@@ -216,21 +214,3 @@ async def _until_complete(response: HttpStream, reader: Reader) -> AsyncGenerato
     except ProviderError:
         if not reader.is_complete:
             raise
-
-
-def _last_items(reader: Reader) -> list[Any]:
-    return list(reader.end())
-
-
-def can_connect(url: str, timeout: float) -> bool:
-    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
-    import socket
-
-    from midspan._http.routes import Route
-
-    try:
-        route = Route("GET", url)
-        with socket.create_connection((route.proxy or route.server)[:2], timeout):
-            return True
-    except (OSError, ConfigError):
-        return False

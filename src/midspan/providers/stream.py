@@ -1,4 +1,7 @@
-"""Streams of model events: `StreamAccumulator` builds a message from them; conversions between stream and response."""
+"""Streams of model events: `StreamAccumulator` builds a message from them; conversions between stream and response.
+
+Gemini's messages are built in gemini/stream.py, because they keep the bytes of the server.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
@@ -51,7 +54,6 @@ class StreamAccumulator:
         part = self._parts.get(event.index)
         if isinstance(event, PartStart):
             self._parts[event.index] = _OpenPart(event.part)
-            self.next_index = max(self.next_index, event.index + 1)
         elif isinstance(event, PartEnd) and event.part is not None:
             self._parts[event.index] = event.part
         elif not isinstance(part, _OpenPart):
@@ -60,6 +62,8 @@ class StreamAccumulator:
             part.append(event.delta)
         else:
             self._parts[event.index] = part.finished(is_complete=True)
+        if event.index >= self.next_index:
+            self.next_index = event.index + 1
         return event
 
     def add_text(self, text: str) -> list[PartEvent]:
@@ -70,7 +74,7 @@ class StreamAccumulator:
         return self._append(Thought, text)
 
     def add_part(self, part: Part) -> list[PartEvent]:
-        """Add a part that is complete. Text without provider data is appended to the text that is being streamed."""
+        """Add a part that is complete. A text or a thought without provider data is appended to one that is open."""
         if isinstance(part, Text | Thought) and part.provider_data is None:
             return self._append(type(part), part.text)
         events = self.end_current()

@@ -87,6 +87,19 @@ def test_a_result_is_wrapped_in_an_object(value: Any, is_error: bool, response: 
     assert results(ToolResult("1", "f", value, is_error))[0]["response"] == response
 
 
+@pytest.mark.parametrize(
+    ("value", "is_error", "response"),
+    [
+        (5, False, {"result": 5, "note": "Hint."}),
+        ({"a": 1}, False, {"a": 1, "note": "Hint."}),
+        ({"note": "own"}, False, {"result": {"note": "own"}, "note": "Hint."}),
+        ({"error": "no", "note": "own"}, True, {"error": {"error": "no", "note": "own"}, "note": "Hint."}),
+    ],
+)
+def test_a_hint_does_not_replace_the_note_of_a_tool(value: Any, is_error: bool, response: Any) -> None:
+    assert results(ToolResult("1", "f", value, is_error, hint="Hint."))[0]["response"] == response
+
+
 def test_the_key_of_a_result_can_be_another() -> None:
     other = replace(NEWEST, result_key="output")
     assert results(ToolResult("1", "f", 5), capabilities=other)[0]["response"] == {"output": 5}

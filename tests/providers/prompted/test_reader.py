@@ -578,6 +578,9 @@ def test_a_call_in_a_thought_is_not_made(mark: str) -> None:
     [
         *(" if confirmed", ", but only if you agree", " unless you object", " (once confirmed)", " # do not run"),
         *(" // example only", " -- don't run this", " — never"),
+        *(" after you confirm", ", before the deadline", " provided that you agree", " (assuming it is empty)"),
+        *(" as soon as you agree", " - as long as it is free", " in case it is open", " # pending your answer"),
+        *(" requires approval", " (needs your confirmation)", ", upon approval", " # TODO: Approval required"),
     ],
 )
 @pytest.mark.parametrize("call", [QUOTATION, TAGGED])
@@ -588,7 +591,11 @@ def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str,
 
 
 @pytest.mark.parametrize(
-    "after", [" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"]
+    "after",
+    [
+        *(" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"),
+        *(" and afterwards I answer", " to see what I get after that", "\nafter that I answer"),
+    ],
 )
 def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
     assert calls(read(f"{QUOTATION}{after}")) == [("f", {"a": 1})]

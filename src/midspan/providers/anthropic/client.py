@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from midspan._http.messages import host_and_port
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
-from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelRequest, ModelResponse
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan.errors import ConfigError, MalformedResponseError, ProviderError
-from midspan.providers.anthropic.decode import StreamDecoder, decode_response, event_error, parse_error
+from midspan.providers.anthropic.decode import StreamDecoder, decode_response, parse_error
 from midspan.providers.anthropic.encode import ORIGIN, request_body
 from midspan.providers.anthropic.profile import (
     DEFAULT_MODEL,
@@ -27,14 +27,12 @@ from midspan.providers.anthropic.profile import (
     capabilities_of,
 )
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
-from midspan.providers.provider import ClosedOnExit, WireRequest
+from midspan.providers.provider import ClosedOnExit, WireRequest, may_continue
 from midspan.providers.rest import RestClient
 
 _URL = "https://api.anthropic.com"
 _API_VERSION = "2023-06-01"
 _MAX_PAGES = 100
-_MAX_REQUESTS = 100
-"""For one response that the model continues again and again."""
 
 
 class Anthropic(ClosedOnExit):
@@ -82,7 +80,7 @@ class Anthropic(ClosedOnExit):
         paused = PausedResponse(request)
         while True:
             wire = self.wire_request(paused.request, stream=True)
-            make_decoder = partial(StreamDecoder, event_error, first_index=paused.next_index)
+            make_decoder = partial(StreamDecoder, first_index=paused.next_index)
             pieces = self._client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
             try:
                 async with aclosing(pieces):
@@ -92,7 +90,7 @@ class Anthropic(ClosedOnExit):
             except ProviderError as error:
                 error.partial_response = paused.response
                 raise
-            if not paused.add(self._client.checked(decoder.response), decoder.next_index):
+            if not paused.add(self._client.checked(decoder.response), decoder.accumulator.next_index):
                 break
         assert paused.response is not None
         yield paused.response
@@ -150,17 +148,13 @@ class PausedResponse:
         self.response: ModelResponse | None = None
         """All responses so far, as one."""
         self.next_index = 0
-        self._budget: Budget = request.budget
 
     def add(self, response: ModelResponse, next_index: int = 0) -> bool:
         """Add the response to the last request, and return whether it has to be continued."""
         self.next_index = next_index
         self.response = response if self.response is None else _joined(self.response, response)
-        if response.finish_reason is not FinishReason.CONTINUES or not response.message.parts:
-            return False
-        if self.response.requests >= min(self._budget.max_requests or _MAX_REQUESTS, _MAX_REQUESTS):
-            return False
-        if self._budget.max_tokens is not None and self.response.usage.total >= self._budget.max_tokens:
+        is_paused = response.finish_reason is FinishReason.CONTINUES and bool(response.message.parts)
+        if not is_paused or not may_continue(self.response, self.request.budget):
             return False
         self.request = replace(self.request, history=self.request.history.append(response.message))
         return True

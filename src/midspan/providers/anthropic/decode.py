@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from midspan import errors
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     Citation,
@@ -22,19 +23,11 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import (
-    AuthenticationError,
-    InvalidRequestError,
-    MalformedResponseError,
-    PermissionDeniedError,
-    QuotaExhaustedError,
-    RateLimitError,
-    ServerError,
-)
-from midspan.providers import errors
+from midspan.providers import errors as service_errors
 from midspan.providers.anthropic.encode import ORIGIN
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
-from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.encoding import encode_json
+from midspan.providers.event_decoder import EventDecoder
+from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {
@@ -46,19 +39,19 @@ _FINISH_REASONS = {
     "refusal": FinishReason.REFUSED,
     "pause_turn": FinishReason.CONTINUES,
 }
-_CODES: errors.Codes = {
-    "invalid_request_error": InvalidRequestError,
-    "request_too_large": InvalidRequestError,
-    "authentication_error": AuthenticationError,
-    "permission_error": PermissionDeniedError,
-    "billing_error": QuotaExhaustedError,
-    "rate_limit_error": RateLimitError,
-    "overloaded_error": ServerError,
-    "timeout_error": ServerError,
-    "api_error": ServerError,
+_CODES: service_errors.Codes = {
+    "invalid_request_error": errors.InvalidRequestError,
+    "request_too_large": errors.InvalidRequestError,
+    "authentication_error": errors.AuthenticationError,
+    "permission_error": errors.PermissionDeniedError,
+    "billing_error": errors.QuotaExhaustedError,
+    "rate_limit_error": errors.RateLimitError,
+    "overloaded_error": errors.ServerError,
+    "timeout_error": errors.ServerError,
+    "api_error": errors.ServerError,
 }
-parse_error = partial(errors.parse_error, "Anthropic", _CODES)
-event_error = partial(errors.event_error, "Anthropic", _CODES)
+parse_error = partial(service_errors.parse_error, "Anthropic", _CODES)
+event_error = partial(service_errors.event_error, "Anthropic", _CODES)
 _PLAIN_FIELDS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
 """The fields that our own parts have too. Blocks with others keep their original form as provider data."""
 
@@ -76,7 +69,7 @@ def decode_response(body: bytes) -> ModelResponse:
     raws = [raw for raw, block in blocks if not _is_blank(block)]
     return ModelResponse(
         _message(parts, raws if is_sendable else []),
-        _finish_reason(reason),
+        _FINISH_REASONS.get(reason or "", FinishReason.OTHER),
         raw_finish_reason=reason,
         finish_message=text_at(response, "stop_details", "explanation"),
         usage=_usage(response.get("usage")),
@@ -106,17 +99,13 @@ def part_of(block: dict[str, Any], raw: Raw) -> Part:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, parse_error: EventErrorParser | None = None, *, first_index: int = 0) -> None:
-        super().__init__(parse_error, first_index=first_index)
+    def __init__(self, *, first_index: int = 0) -> None:
+        super().__init__(event_error, first_index=first_index)
         self._first_index = first_index
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._fields: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
-
-    @property
-    def next_index(self) -> int:
-        return self.accumulator.next_index
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         match item:
@@ -153,7 +142,7 @@ class StreamDecoder(EventDecoder):
     def _append(self, index: int, delta: dict[str, Any]) -> Iterator[PartEvent]:
         block = self._blocks.get(index)
         if block is None:
-            raise MalformedResponseError(f"the stream continues content block {index}, which it has not started")
+            raise errors.MalformedResponseError(f"the stream continues content block {index}, which it has not started")
         event: TextPartDelta | ThoughtPartDelta | ArgumentsPartDelta | None = None
         match delta:
             case {"type": "text_delta", "text": str(text)}:
@@ -196,7 +185,7 @@ class StreamDecoder(EventDecoder):
         """Return the whole response, at the end of the stream."""
         fields = self._fields
         reason = text_at(fields, "stop_reason")
-        finish_reason = FinishReason.CUT if reason is None else _finish_reason(reason)
+        finish_reason = FinishReason.CUT if reason is None else _FINISH_REASONS.get(reason, FinishReason.OTHER)
         parts = self.accumulator.parts(is_complete=finish_reason is FinishReason.END)
         blocks = [self._finished(index) for index in sorted(self._blocks)]
         is_whole = all(part.arguments_error is None for part in parts if isinstance(part, ToolCall))
@@ -227,10 +216,6 @@ def _has_valid_input(block: dict[str, Any]) -> bool:
 def _is_blank(block: dict[str, Any]) -> bool:
     """Whether it is a text that the API sends, but rejects in a request."""
     return block.get("type") == "text" and not str(block.get("text") or "").strip()
-
-
-def _finish_reason(reason: str | None) -> FinishReason:
-    return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
 
 
 def _usage(usage: Any) -> Usage:

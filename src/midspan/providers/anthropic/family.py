@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS
-from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
+from midspan.providers.health import HealthCheck, check_connection
+from midspan.providers.registry import ProviderFamily
 
 if TYPE_CHECKING:
     from midspan.providers.anthropic.client import Anthropic

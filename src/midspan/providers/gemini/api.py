@@ -35,7 +35,7 @@ class GeminiApi(RestClient):
 
     def __init__(self, endpoint: "Endpoint", auth: Auth, **options: Any) -> None:
         url = f"{endpoint.base_url}/{endpoint.version}"
-        super().__init__(url, auth, _response_error, "Gemini", max_body_bytes=MAX_REQUEST_BYTES, **options)
+        super().__init__(url, auth, _response_error, "Gemini", max_request_bytes=MAX_REQUEST_BYTES, **options)
         self.endpoint = endpoint
 
     async def cache(self, method: str, name: str | None = None, body: bytes = b"") -> "CachedContent":

@@ -44,7 +44,7 @@ class Capabilities(Struct, frozen=True, cache_hash=True):
     system_instruction: bool = True
     """Accepts a system prompt. Otherwise it is sent as the first message of the user."""
     call_ids: bool = True
-    """Accepts the ids that it gave to calls. An id that it did not give is never sent."""
+    """Accepts the ids of calls. Ids that Midspan made up (`local_id`) are never sent."""
     signatures: bool = True
     """Rejects its own calls of the current turn if they come back without their thought signature."""
     media_in_results: bool = True

@@ -16,7 +16,7 @@ from midspan._types.parts import ProviderData
 from midspan.errors import ProviderError
 from midspan.providers.auth import HiddenValues
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, profile_of, successor_of
-from midspan.providers.provider import ClosedOnExit, WireRequest
+from midspan.providers.provider import ClosedOnExit, WireRequest, may_continue
 
 if TYPE_CHECKING:
     from midspan._types.specs import AnyTool
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("midspan.providers.gemini")
 _Encode = Callable[[ModelRequest, Capabilities, str | None], bytes]
 _Read = Callable[[bytes], tuple[ModelResponse, str | None]]
-_MAX_REQUESTS = 100
-"""The most requests for one response."""
 _TOO_MANY_STATES = "too many states"
 _UNSPECIFIC = "Request contains an invalid argument."
 """What the server answers to many errors, sometimes instead of _TOO_MANY_STATES."""
@@ -80,7 +78,7 @@ class Gemini(ClosedOnExit):
         return f"Gemini({self.model!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
+        """Yield the parts as they arrive, then the response. A paused response is continued."""
         if self._interactions is not None:
             async with aclosing(self._interactions.stream(self.api, request)) as items:
                 async for item in items:
@@ -90,10 +88,10 @@ class Gemini(ClosedOnExit):
 
         if request.config.tools in self._unvalidated:
             request = _without_validation(request)
-        long_decode = LongDecode(request.budget)
+        paused = PausedResponse(request.budget)
         first_index, has_output = 0, False
         while True:
-            wire_request = self.wire_request(request, stream=True, token=long_decode.next_token)
+            wire_request = self.wire_request(request, stream=True, token=paused.next_token)
             make_decoder = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
             updates = self.api.stream(wire_request.path, wire_request.body, make_decoder, on_retry=request.on_retry)
             try:
@@ -103,14 +101,14 @@ class Gemini(ClosedOnExit):
                             has_output = True
                             yield event
             except ProviderError as error:
-                error.partial_response = long_decode.response
+                error.partial_response = paused.response
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
                 request = self._retry_unvalidated(request, error)
                 continue
-            response = long_decode.add(decoder.response(), decoder.candidate.continuation_token)
+            response = paused.add(decoder.response(), decoder.candidate.continuation_token)
             first_index = decoder.accumulator.next_index
-            if long_decode.next_token is None:
+            if paused.next_token is None:
                 break
         yield _with_citations(response) if request.config.has_builtins else response
 
@@ -122,21 +120,21 @@ class Gemini(ClosedOnExit):
         if request.config.tools in self._unvalidated:
             request = _without_validation(request)
         encode, read = self._codec
-        long_decode = LongDecode(request.budget)
+        paused = PausedResponse(request.budget)
         while True:
-            body = encode(request, self.capabilities, long_decode.next_token)
+            body = encode(request, self.capabilities, paused.next_token)
             try:
                 response, token = await self.api.call(
                     "POST", self._generate_path, body, read=read, on_retry=request.on_retry
                 )
             except ProviderError as error:
-                error.partial_response = long_decode.response
+                error.partial_response = paused.response
                 request = self._retry_unvalidated(request, error)
                 continue
-            if token is None and long_decode.response is None:
+            if token is None and paused.response is None:
                 break  # as most responses
-            response = long_decode.add(response, token)
-            if long_decode.next_token is None:
+            response = paused.add(response, token)
+            if paused.next_token is None:
                 break
         return _with_citations(response) if request.config.has_builtins else response
 
@@ -170,7 +168,7 @@ def warn_if_retired(model: str) -> None:
         _log.warning("%s was shut down; use %s", model, successor)
 
 
-class LongDecode(Struct):
+class PausedResponse(Struct):
     """A response that takes several requests: the model pauses, and is asked to continue with the token it gave.
 
     https://ai.google.dev/gemini-api/docs/long-decode
@@ -184,13 +182,9 @@ class LongDecode(Struct):
 
     def add(self, response: ModelResponse, token: str | None) -> ModelResponse:
         """Add the response to a request, and return the whole so far."""
-        is_stuck = token == self.next_token
         self.response = response = response if self.response is None else _continued(self.response, response)
-        requests, tokens = self.budget.max_requests, self.budget.max_tokens
-        max_requests = _MAX_REQUESTS if requests is None else min(requests, _MAX_REQUESTS)
-        is_over_budget = response.requests >= max_requests or (tokens is not None and response.usage.total >= tokens)
-        is_paused = response.finish_reason is CONTINUES and not is_stuck
-        self.next_token = token if is_paused and not is_over_budget else None
+        is_paused = response.finish_reason is CONTINUES and token != self.next_token
+        self.next_token = token if is_paused and may_continue(response, self.budget) else None
         return response
 
 

@@ -27,10 +27,11 @@ from midspan._types.parts import (
     local_id,
 )
 from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import READ_ERRORS, count_at, encode_json, repair_json, text_at
+from midspan.providers.encoding import encode_json
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
 from midspan.providers.gemini.proto import dump, known_fields, load
+from midspan.providers.reading import READ_ERRORS, count_at, repair_json, text_at
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire

@@ -18,9 +18,10 @@ from midspan._types.messages import Message
 from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.encoding import READ_ERRORS, encode_json, join_turns
+from midspan.providers.encoding import encode_json, join_turns
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, Signed, fields_of, join_contents, read_part
+from midspan.providers.reading import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -117,7 +118,7 @@ def _needs_changes(parts: tuple[Part, ...], capabilities: Capabilities) -> bool:
 
 
 def _has_id(part: Part) -> bool:
-    """Whether the server gave an id to this part. One of ours is never sent."""
+    """Whether a part has an id that may be sent. Ids that Midspan made up (`local_id`) are never sent."""
     return isinstance(part, ToolCall | ToolResult) and not is_local_id(part.id)
 
 
@@ -168,7 +169,7 @@ _PART_FIELDS = frozenset(("text", "thought", "functionCall", "functionResponse",
 
 
 def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
-    """Return a part that Gemini did not make; None for thoughts and opaque parts, which mean nothing to Gemini."""
+    """Return a part by its value; None for an empty text, and for thoughts and opaque parts of other models."""
     if isinstance(part, ToolResult):
         return {"functionResponse": _encode_result(part, capabilities)}
     if isinstance(part, Text):
@@ -193,6 +194,8 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     elif not isinstance(value, dict):
         value = {capabilities.result_key: value}
     if result.hint is not None:
+        if "note" in value:
+            value = {"error" if result.is_error else capabilities.result_key: value}
         value = {**value, "note": result.hint}
     response: dict[str, Any] = {"name": result.name, "response": value}
     if capabilities.call_ids and not is_local_id(result.id):

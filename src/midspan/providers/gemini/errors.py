@@ -7,8 +7,8 @@ import msgspec
 
 from midspan import errors
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
-from midspan.providers.encoding import count_at, objects_at, text_at, value_at
 from midspan.providers.errors import describe_redirect, error_for_status, parse_seconds, read_body
+from midspan.providers.reading import count_at, objects_at, text_at, value_at
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),

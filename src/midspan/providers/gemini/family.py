@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS, Api
-from midspan.providers.registry import CHECK_SECONDS, HealthCheck, ProviderFamily, check_connection
+from midspan.providers.health import CHECK_SECONDS, HealthCheck, can_connect, check_connection
+from midspan.providers.registry import ProviderFamily
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire
@@ -54,7 +55,6 @@ async def _check() -> Sequence[HealthCheck]:
 
     from midspan._http.messages import host_and_port
     from midspan.providers.gemini.api import endpoint
-    from midspan.providers.rest import can_connect
 
     try:
         address = endpoint().base_url

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import fields
 
 from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import READ_ERRORS
+from midspan.providers.reading import READ_ERRORS
 
 EnumValue = str | int
 """A value of an enum. Unknown values are kept; servers send numbers if they are asked to."""

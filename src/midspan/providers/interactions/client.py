@@ -1,23 +1,21 @@
 """Gemini by the Interactions API: requests out, responses in."""
 
 from collections.abc import AsyncIterator
-from functools import partial
 
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.providers.event_decoder import stream_response
-from midspan.providers.interactions.decode import StreamDecoder, decode_response, event_error
+from midspan.providers.interactions.decode import StreamDecoder, decode_response
 from midspan.providers.interactions.encode import request_body
 from midspan.providers.provider import WireRequest
 from midspan.providers.rest import RestClient
 
 HEADERS = {"Api-Revision": "2026-05-20"}
 """The version of the API that returns steps."""
-_make_decoder = partial(StreamDecoder, event_error)
 
 
 def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:
     """Yield the parts as they arrive, then the response."""
-    return stream_response(client, request, wire_request(request, stream=True), _make_decoder)
+    return stream_response(client, request, wire_request(request, stream=True), StreamDecoder)
 
 
 async def generate(client: RestClient, request: ModelRequest) -> ModelResponse:

@@ -24,9 +24,10 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import InvalidRequestError, MalformedResponseError, RateLimitError, ServerError
 from midspan.providers import errors
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at
-from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.encoding import encode_json
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.interactions.encode import ORIGIN
+from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {
@@ -123,8 +124,8 @@ def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, parse_error: EventErrorParser | None = None) -> None:
-        super().__init__(parse_error)
+    def __init__(self) -> None:
+        super().__init__(event_error)
         self._steps: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}
         self._open: dict[int, int] = {}

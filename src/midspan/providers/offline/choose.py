@@ -25,8 +25,8 @@ def choose_calls(text: str, specs: Sequence[ToolSpec]) -> list[tuple[str, dict[s
     clauses = [clause for clause in _CLAUSE.split(text.strip()) if clause.strip(" .?!")]
     matches = [_choose(Question(clause), tools) for clause in clauses]
     clear = [match for match in matches if match and match.tool.is_read_only and not match.unexplained()]
-    is_whole = len({match.tool.name for match in clear}) == len(clauses)
-    return [(match.tool.name, match.arguments) for match in clear] if is_whole else []
+    is_each_clear = len({match.tool.name for match in clear}) == len(clauses)
+    return [(match.tool.name, match.arguments) for match in clear] if is_each_clear else []
 
 
 def _choose(question: Question, tools: list[MatchedTool]) -> Matcher | None:
@@ -36,7 +36,7 @@ def _choose(question: Question, tools: list[MatchedTool]) -> Matcher | None:
     if any(not tool.is_read_only for tool in commanded):
         command = Matcher(commanded[0], question)
         is_plain = len(commanded) == 1 and question.is_one_request and _BRANCHING.isdisjoint(question.lowers)
-        return command if is_plain and command.match() and _Command(command, tools).is_whole() else None
+        return command if is_plain and command.match() and _Command(command, tools).accounts_for_every_word() else None
     relevance = {tool.name: _relevance(question, tool) for tool in tools}
     best = max(relevance.values())
     matchers = [Matcher(tool, question) for tool in tools if relevance[tool.name] == best]
@@ -78,50 +78,49 @@ class _Command:
         self.question, self.tool, self.taken = match.question, match.tool, match.taken
         self.end = len(self.question.tokens) - (self.question.lowers[-1] in (".", "!", "?"))
         taken = [prop for prop in self.tool.parameters if prop.name in self.taken]
-        self.owners = {at: prop for prop in taken for at in self.taken[prop.name].tokens}
+        self.parameter_at = {at: prop for prop in taken for at in self.taken[prop.name].tokens}
         named = [prop.words for prop in match.tool.parameters if prop.name in match.arguments]
         self.nouns = match.tool.name_words.union(match.tool.first_sentence, *named) - english.STOP - _PARTICLES
         others = [tool.name_words for tool in tools if tool is not match.tool]
         self.actions = english.stems(frozenset[str]().union(*others, *(tool.verbs for tool in tools)))
 
-    def is_whole(self) -> bool:
-        """Whether the verb, the tool's own words and the arguments are all there is."""
+    def accounts_for_every_word(self) -> bool:
         has_values = all(map(self._is_value, self.taken.values()))
-        return has_values and all(map(self._is_accounted, range(self.question.verb_at + 1, self.end)))
+        return has_values and all(map(self._is_accounted_for, range(self.question.verb_at + 1, self.end)))
 
-    def _is_accounted(self, at: int) -> bool:
+    def _is_accounted_for(self, at: int) -> bool:
         word, after = self.question.lower(at), self.question.text[self.question.tokens[at].end() :]
-        if self.owners.get(at) and self.owners.get(at) is self.owners.get(at + 1):
+        if self.parameter_at.get(at) and self.parameter_at.get(at) is self.parameter_at.get(at + 1):
             return True
         if after[:1].strip() and at + 1 < self.end:  # a part of something longer
             return False
-        if at in self.owners or word in self.tool.particles or (word == "please" and at + 1 == self.end):
+        if at in self.parameter_at or word in self.tool.particles or (word == "please" and at + 1 == self.end):
             return True
         if word in _ARTICLES:
-            return at + 1 in self.owners or self._is_noun(at + 1)
-        return self._leads(word, at + 1) if word in _PREPOSITIONS else self._is_noun(at)
+            return at + 1 in self.parameter_at or self._is_noun(at + 1)
+        return self._introduces(word, at + 1) if word in _PREPOSITIONS else self._is_noun(at)
 
     def _is_noun(self, at: int) -> bool:
         """Whether a word is one of the tool's own; in the plural, or a unit, only after a number."""
-        word, prop = self.question.lower(at), self.owners.get(at - 1)
+        word, prop = self.question.lower(at), self.parameter_at.get(at - 1)
         if word == "number":
-            return at + 1 in self.owners and self._is_noun(at - 1)
+            return at + 1 in self.parameter_at and self._is_noun(at - 1)
         if prop is None or self.taken[prop.name].kind != "number":
             return word in self.nouns
         return {word, english.singular(word)} & self.nouns != set() or english.unit_of(word) in prop.units
 
-    def _leads(self, word: str, at: int) -> bool:
-        """Whether a preposition leads to an argument that it fits, or to a noun as in the description."""
+    def _introduces(self, word: str, at: int) -> bool:
+        """Whether a preposition introduces an argument that it fits, or a noun as in the description."""
         at += self.question.lower(at) in _ARTICLES
         sentence, noun = self.tool.first_sentence, self.question.lower(at)
-        if at not in self.owners and word in sentence and noun in sentence[sentence.index(word) :]:
+        if at not in self.parameter_at and word in sentence and noun in sentence[sentence.index(word) :]:
             return self._is_noun(at)
-        prop = self.owners.get(at) or self.owners.get(at + 1)
+        prop = self.parameter_at.get(at) or self.parameter_at.get(at + 1)
         if prop is None:
             return False
         if prop.side and word in ("from", "to", "into"):
             return word[-2:] == prop.side[-2:]
-        if at not in self.owners:
+        if at not in self.parameter_at:
             return noun in prop.words and word in ("with", "of", "for", "as", "to")
         if self.taken[prop.name].kind == "number" and word not in prop.words:
             return word == "to" and self.question.verb in _SETTING
@@ -141,11 +140,11 @@ class _Command:
             return False
         if self.question.verb in _DESTROYING:
             return mention.kind == "name" and self._is_noun(mention.first - 1)
-        return mention.kind == "name" or self._is_thing(text.split(), mention)
+        return mention.kind == "name" or self._is_plain_noun(text.split(), mention)
 
-    def _is_thing(self, words: list[str], mention: Mention) -> bool:
+    def _is_plain_noun(self, words: list[str], mention: Mention) -> bool:
         """Whether bare words are a noun after the verb, a fitting number, `the` or a preposition."""
-        before, counted = self.question.lower(mention.first - 1), self.owners.get(mention.first - 1)
+        before, counted = self.question.lower(mention.first - 1), self.parameter_at.get(mention.first - 1)
         are_many = [english.singular(word) != word for word in words]
         if len(words) > 2 or any(are_many[:-1]) or any(len(word) < 2 or english.unit_of(word) for word in words):
             return False

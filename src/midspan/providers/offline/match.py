@@ -1,7 +1,9 @@
 """Declared tools, and the reading of a question as a call of one of them; it fails if an argument has two readings."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
+from itertools import product
 from typing import Any
 
 from midspan._schema.normalize import normalize_tree
@@ -152,15 +154,17 @@ class Matcher:
 
     def _place(self, mentions: list[Mention], props: list[Parameter]) -> bool:
         """Pair values and parameters, the clearest pairs first; False if a value is left."""
-        scores = {(a, b): self._score(item, prop) for a, item in enumerate(mentions) for b, prop in enumerate(props)}
+        indexes = product(range(len(mentions)), range(len(props)))
+        scores = {(value, prop): self._score(mentions[value], props[prop]) for value, prop in indexes}
 
         def settle(pairs: list[tuple[int, int]]) -> bool:
             """Take the pairs in which neither side fits anything else."""
-            clear = [(a, b) for a, b in pairs if sum(a == x or b == y for x, y in pairs) == 1]
-            for a, b in clear:
-                self._take(props[b], mentions[a])
-            for a, b in [(a, b) for a, b in scores if any(a == x or b == y for x, y in clear)]:
-                del scores[a, b]
+            values, targets = Counter(value for value, _ in pairs), Counter(prop for _, prop in pairs)
+            clear = [(value, prop) for value, prop in pairs if values[value] == targets[prop] == 1]
+            for taken_value, taken_prop in clear:
+                self._take(props[taken_prop], mentions[taken_value])
+                for value, prop in [pair for pair in scores if taken_value == pair[0] or taken_prop == pair[1]]:
+                    del scores[value, prop]
             return bool(clear)
 
         for level in (_NAMED, _MEASURED, _LIKELY):
@@ -168,8 +172,9 @@ class Matcher:
         is_settling = True
         while is_settling:
             fitting = [pair for pair, score in scores.items() if score >= _FITS]
-            needed = [(a, b) for a, b in fitting if props[b].required]
-            is_settling = settle(needed) or settle([(a, b) for a, b in fitting if a not in {x for x, _ in needed}])
+            needed = [(value, prop) for value, prop in fitting if props[prop].required]
+            others = [(value, prop) for value, prop in fitting if value not in dict(needed)]
+            is_settling = settle(needed) or settle(others)
         return all(mention.first in self.used for mention in mentions)
 
     def _score(self, mention: Mention, prop: Parameter) -> int:

@@ -14,9 +14,9 @@ from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError, MalformedResponseError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GetToken
-from midspan.providers.errors import OPENAI_CODES, event_error, parse_error
+from midspan.providers.errors import parse_error
 from midspan.providers.event_decoder import EventDecoder, stream_response
-from midspan.providers.openai.decode import StreamDecoder, decode_response
+from midspan.providers.openai.decode import OPENAI_CODES, StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
 from midspan.providers.openai.profile import PRESETS, Preset, profile_of
 from midspan.providers.provider import ClosedOnExit, WireRequest
@@ -49,9 +49,7 @@ class OpenAI(ClosedOnExit):
             preset, base_url, api_key, token, headers=headers, transport=transport, retry=retry, clock=clock
         )
         self._decode: Callable[[bytes], ModelResponse] = partial(decode_response, preset=preset)
-        self._make_decoder: Callable[[], EventDecoder] = partial(
-            StreamDecoder, preset, partial(event_error, preset.service, OPENAI_CODES)
-        )
+        self._make_decoder: Callable[[], EventDecoder] = partial(StreamDecoder, preset)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, {host_and_port(self._client.base_url)!r})"
@@ -70,8 +68,12 @@ class OpenAI(ClosedOnExit):
         return WireRequest("chat/completions", request_body(request, self._preset, stream=stream))
 
     async def list_models(self) -> list[str]:
-        """Return the names of the models of the service."""
-        return await list_models(self._client)
+        """Return the names of the models that the service lists."""
+        page: Any = await self._client.call("GET", "models", read=msgspec.json.decode)
+        models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
+        if not isinstance(models, list):
+            raise MalformedResponseError(f"{self._preset.service} did not answer with a list of models")
+        return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -143,12 +145,3 @@ def _ollama_url(host: str) -> str:
     if not re.search(r":\d+$", host) and scheme != "https":
         host += ":11434"
     return f"{scheme or 'http'}://{host}/{path.strip('/') or 'v1'}"
-
-
-async def list_models(client: RestClient) -> list[str]:
-    """Return the names of the models that a service lists."""
-    page: Any = await client.call("GET", "models", read=msgspec.json.decode)
-    models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
-    if not isinstance(models, list):
-        raise MalformedResponseError(f"{client.service} did not answer with a list of models")
-    return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]

@@ -1,11 +1,13 @@
 """Responses of the Chat Completions API as model events and messages."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from midspan import errors
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     Citation,
@@ -19,11 +21,11 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponseError
-from midspan.providers.encoding import count_at, encode_json, objects_at, read_json, text_at, value_at
-from midspan.providers.errors import OPENAI_CODES, event_error
-from midspan.providers.event_decoder import EventDecoder, EventErrorParser
+from midspan.providers.encoding import encode_json
+from midspan.providers.errors import Codes, event_error
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.profile import Preset
+from midspan.providers.reading import count_at, objects_at, read_json, text_at, value_at
 from midspan.providers.stream import read_arguments, with_arguments
 
 _FINISH_REASONS = {
@@ -37,6 +39,17 @@ _FINISH_REASONS = {
     "model_length": FinishReason.CONTEXT_FULL,
     "content_filter": FinishReason.BLOCKED,
     "refusal": FinishReason.REFUSED,
+}
+OPENAI_CODES: Codes = {
+    "invalid_api_key": errors.AuthenticationError,
+    "authentication_error": errors.AuthenticationError,
+    "model_not_found": errors.UnknownModelError,
+    "insufficient_quota": errors.QuotaExhaustedError,
+    "billing_hard_limit_reached": errors.QuotaExhaustedError,
+    "rate_limit_exceeded": errors.RateLimitError,
+    "server_error": errors.ServerError,
+    "overloaded_error": errors.ServerError,
+    "context_length_exceeded": errors.InvalidRequestError,
 }
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where services write what the model thinks. Those that write it twice write the same."""
@@ -101,7 +114,7 @@ def _parts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise MalformedResponseError(f"the text of the response is not a string: {value!r:.80}")
+        raise errors.MalformedResponseError(f"the text of the response is not a string: {value!r:.80}")
     return value
 
 
@@ -174,17 +187,17 @@ def _citations(message: dict[str, Any]) -> Iterator[Citation]:
 def url_citation(fields: Any, *, offset: int = 0) -> Iterator[Citation]:
     """Yield the citation of a URL, if there is one. `offset` is where the text that it is about starts."""
     if url := text_at(fields, "url"):
-        places = [fields.get(name) for name in ("start_index", "end_index")]
-        start, end = [place + offset if isinstance(place, int) else None for place in places]
+        positions = [fields.get(name) for name in ("start_index", "end_index")]
+        start, end = [position + offset if isinstance(position, int) else None for position in positions]
         yield Citation(url, text_at(fields, "title") or "", start, end)
 
 
 class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
-    def __init__(self, preset: Preset, parse_error: EventErrorParser | None = None) -> None:
+    def __init__(self, preset: Preset) -> None:
+        super().__init__(partial(event_error, preset.service, OPENAI_CODES))
         self._preset = preset
-        super().__init__(parse_error)
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._texts: dict[str, list[str]] = {}
         self._calls: list[_StreamedCall] = []
@@ -199,7 +212,7 @@ class StreamDecoder(EventDecoder):
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         if not isinstance(item, dict):
-            raise MalformedResponseError(f"an event of the stream is not an object: {item!r:.80}")
+            raise errors.MalformedResponseError(f"an event of the stream is not an object: {item!r:.80}")
         self._document |= {name: value for name, value in item.items() if value is not None and name != "choices"}
         for choice in item.get("choices") or []:
             if choice.get("index") not in (0, None):
@@ -269,7 +282,7 @@ class StreamDecoder(EventDecoder):
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         if any(not call.is_started and "".join(call.pieces) for call in self._calls):
-            raise MalformedResponseError("the stream has the arguments of a call without a name")
+            raise errors.MalformedResponseError("the stream has the arguments of a call without a name")
         message = self._message
         for name, pieces in self._texts.items():
             message[name] = "".join(pieces)

@@ -1,14 +1,15 @@
 """OpenAI and the services that are compatible with it as families of models."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from midspan.providers.health import HealthCheck, check_connection
 from midspan.providers.openai.profile import PRESETS, Preset
-from midspan.providers.registry import HealthCheck, ProviderFamily, check_connection
+from midspan.providers.registry import ProviderFamily
 
 if TYPE_CHECKING:
     from midspan.providers.openai.client import OpenAI
@@ -51,15 +52,11 @@ def _family(preset: Preset, make: Callable[..., Any] | None = None) -> ProviderF
         prefixes=preset.prefixes,
         environment=variables,
         needs_credentials=preset.needs_key,
-        is_configured=_never if preset.is_alternative else None,
+        is_configured=(lambda _environment: False) if preset.is_alternative else None,  # its key is the other one's
         default_model=preset.default_model,
         list_models=list_models,
         check=check,
     )
-
-
-def _never(_environment: Mapping[str, str]) -> bool:
-    return False  # the key configures the other provider
 
 
 FAMILIES = {name: _family(preset) for name, preset in PRESETS.items()}

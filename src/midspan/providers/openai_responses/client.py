@@ -4,10 +4,10 @@ from typing import Any
 
 from midspan._types.exchange import ModelRequest
 from midspan.providers.openai.client import OpenAI
+from midspan.providers.openai.profile import STRICT
 from midspan.providers.openai_responses.decode import StreamDecoder, decode_response
 from midspan.providers.openai_responses.encode import request_body
-from midspan.providers.openai_responses.profile import PROFILE
-from midspan.providers.provider import WireRequest
+from midspan.providers.provider import ModelProfile, WireRequest
 
 
 class OpenAIResponses(OpenAI):
@@ -16,7 +16,7 @@ class OpenAIResponses(OpenAI):
     def __init__(self, model: str | None = None, **options: Any) -> None:
         """The options are those of `OpenAI`."""
         super().__init__(model, **options)
-        self.profile = PROFILE
+        self.profile = ModelProfile(service="OpenAI", schema=STRICT, output_is_object=True)
         self._decode = decode_response
         self._make_decoder = StreamDecoder
 

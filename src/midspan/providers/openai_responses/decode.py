@@ -20,11 +20,12 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import ProviderError
-from midspan.providers.encoding import arguments_text, count_at, encode_json, objects_at, read_json, text_at
-from midspan.providers.errors import OPENAI_CODES, event_error
+from midspan.providers.encoding import arguments_text, encode_json
+from midspan.providers.errors import event_error
 from midspan.providers.event_decoder import EventDecoder
-from midspan.providers.openai.decode import url_citation
-from midspan.providers.openai_responses.profile import ORIGIN
+from midspan.providers.openai.decode import OPENAI_CODES, url_citation
+from midspan.providers.openai_responses.encode import ORIGIN
+from midspan.providers.reading import count_at, objects_at, read_json, text_at
 from midspan.providers.stream import with_arguments
 
 _FINISH_REASONS = {

@@ -3,6 +3,7 @@
 Nothing is stored on the server: each request has the whole conversation, with the encrypted reasoning of the model.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +26,11 @@ from midspan.providers.encoding import (
     valid_id,
 )
 from midspan.providers.openai.encode import encode_effort, output_name
-from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
+
+ORIGIN = "openai-responses"
+ID = re.compile(r"\S{1,64}")
+"""Valid ids of calls."""
+_REASONING_MODEL = re.compile(r"(?:[\w.-]+/)?(?:o\d|gpt-(?:[5-9]|\d\d))(?!.*-chat)")
 
 
 def request_body(request: ModelRequest, *, stream: bool) -> bytes:
@@ -41,7 +46,7 @@ def request_body(request: ModelRequest, *, stream: bool) -> bytes:
 def _encode_config(config: RequestConfig) -> bytes:
     settings, choice = config.settings, config.tool_choice
     fields: dict[str, Any] = {"model": config.model, "store": False}
-    if is_reasoning_model(config.model):
+    if _REASONING_MODEL.match(config.model):
         fields["include"] = ["reasoning.encrypted_content"]
     instructions = config.system or ""
     if config.output is not None and config.output.json_schema is None:
@@ -113,7 +118,7 @@ _ENCODER = MessageEncoder(ORIGIN, encode_messages)
 
 def _items(message: Message) -> Iterator[Any]:
     raw = own_data(message, ORIGIN)
-    if raw is not None and _has_valid_ids(message):
+    if raw is not None and all(ID.fullmatch(part.id) for part in message.parts if isinstance(part, ToolCall)):
         items = msgspec.json.decode(raw, type=list[Raw])
         if not all(_is_reasoning(part) for part in message.parts):
             yield from items  # reasoning alone, of an answer that was cut, would be rejected
@@ -125,10 +130,6 @@ def _items(message: Message) -> Iterator[Any]:
 
 def _is_reasoning(part: Part) -> bool:
     return isinstance(part, Thought) or (isinstance(part, Opaque) and part.name == "reasoning")
-
-
-def _has_valid_ids(message: Message) -> bool:
-    return all(ID.fullmatch(part.id) for part in message.parts if isinstance(part, ToolCall))
 
 
 def _model_items(message: Message) -> Iterator[Any]:

@@ -143,9 +143,9 @@ def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]
 _DECORATION = r"[ \t]*+(?:[*`_\])>.]++[ \t]*+)*+"
 _STRAY_AFTER_PARENTHESES = re.compile(rf"\(|{_DECORATION}[{{}}]")
 _STRAY_AFTER_OBJECT = re.compile(r"[^\S\r\n]*+[^\s<\[*`.,;]|\s*+[\"'“”]?\s{0,16}[)}\]]")
-_MEMBER = r"\s{0,16}(?:[\"'“”][^\"'“”\n]{0,99}|[^\W\d][\w$.-]{0,63})[\"'“”]?\s{0,8}[:=](?!=)"
-_FIRST_MEMBER = re.compile(rf"{_DECORATION}\s*+[,;]?{_MEMBER}")
-_NEXT_MEMBER = re.compile(rf"\s*+,{_MEMBER}")
+_ANY_MEMBER = r"\s{0,16}(?:[\"'“”][^\"'“”\n]{0,99}|[^\W\d][\w$.-]{0,63})[\"'“”]?\s{0,8}[:=](?!=)"
+_FIRST_MEMBER = re.compile(rf"{_DECORATION}\s*+[,;]?{_ANY_MEMBER}")
+_NEXT_MEMBER = re.compile(rf"\s*+,{_ANY_MEMBER}")
 _CLOSING_BRACKET = re.compile(r"\s*+(?:,\s*+)?[)}\]]")
 
 

@@ -62,7 +62,7 @@ def read_calls(scanner: Scanner) -> ReadCalls:
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs")
-_MEMBER = re.compile(rf"[\"'“]?(?:{'|'.join([*NAME_KEYS, *ARGUMENT_KEYS])})[\"'”]?\s{{0,4}}[:=]")
+_CALL_MEMBER = re.compile(rf"[\"'“]?(?:{'|'.join([*NAME_KEYS, *ARGUMENT_KEYS])})[\"'”]?\s{{0,4}}[:=]")
 _MAX_UNRECOGNISED_CHARS = 2_000
 
 
@@ -71,7 +71,7 @@ def check_unrecognised(scanner: Scanner, begin: int) -> None:
     window = scanner.text[begin : begin + _MAX_UNRECOGNISED_CHARS]
     has_end = any(mark in window for mark in scanner.form.end_marks)
     is_cut = len(window) < _MAX_UNRECOGNISED_CHARS and len(window.split()) == 1
-    is_meant = ((has_end or is_cut) and scanner.form.needs_end_mark) or _MEMBER.match(window.lstrip())
+    is_meant = ((has_end or is_cut) and scanner.form.needs_end_mark) or _CALL_MEMBER.match(window.lstrip())
     if is_meant and scanner.form.is_unambiguous:
         scanner.is_call, scanner.tool = True, ""
         raise Unreadable("it is not one of the known forms of a call")
@@ -111,7 +111,7 @@ def _read_call_list(scanner: Scanner) -> ReadCalls:
 
 
 _ASSIGNMENT = re.compile(r"[^\W\d]\w{0,99} = ")
-_CALL_ID = re.compile(r"[\w-]{0,64}")
+_ID_AFTER_MARK = re.compile(r"[\w-]{0,64}")
 
 
 def _read_named(scanner: Scanner, *, is_unambiguous: bool) -> ToolCall | None:
@@ -142,7 +142,7 @@ def _read_arguments(scanner: Scanner, *, is_gemma: bool) -> dict[str, Any] | Non
         check_names(scanner, arguments)
         return arguments
     if scanner.accept("[CALL_ID]"):
-        scanner.match(_CALL_ID)
+        scanner.match(_ID_AFTER_MARK)
     if scanner.accept("[ARGS]", *_SEPARATORS) or scanner.peek("{"):
         return read_object(scanner)
     scanner.skip_space()
@@ -256,10 +256,10 @@ def read_after_head(scanner: Scanner) -> ReadCalls:
 
 
 # After the marker, a name may follow on another line, in bold, in backticks, in quotes or after a bracket.
-_NAME = r"[^\W\d][\w./-]{0,127}+(?::[\w./-]{1,127}+)?+"
+_NAME_AFTER_MARKER = r"[^\W\d][\w./-]{0,127}+(?::[\w./-]{1,127}+)?+"
 _BEFORE_NAME = re.compile(r"[ \t\r\n]{0,64}(?:[*`\"'\[<][ \t]{0,4}){0,6}")
-_NAME_AND_BRACKET = re.compile(rf"({_NAME})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
-_NAME_ONLY = re.compile(rf"({_NAME})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
+_NAME_AND_BRACKET = re.compile(rf"({_NAME_AFTER_MARKER})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
+_NAME_ONLY = re.compile(rf"({_NAME_AFTER_MARKER})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
 
 
 def read_marker_line(scanner: Scanner) -> ReadCalls:

@@ -48,7 +48,7 @@ from midspan.providers.prompted.prompt import (
     turn_data,
 )
 from midspan.providers.prompted.reader import CallReader, Piece, RejectedCall, rejected_call
-from midspan.providers.prompted.scanner import NAMESPACE
+from midspan.providers.prompted.scanner import NAMESPACE, parameters_of
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
 
@@ -94,7 +94,7 @@ class PromptedTools(WrapperProvider):
                     yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response. Its calls are not run."""
+        """Return the whole response, with calls where the model writes some."""
         turn = _PromptedRequest(request, self)
         response = await self.wrapped.generate(turn.request)
         for part in response.message.parts:
@@ -232,12 +232,11 @@ def _nonce(request: ModelRequest, *, guarded: bool) -> str:
 def _accepts_no_arguments(spec: ToolSpec) -> bool:
     """Whether a tool may be called without arguments."""
     from midspan._schema.arguments import SchemaValidator  # loads the validator, which few need here
-    from midspan._schema.normalize import normalize
 
-    return not spec.parameters or SchemaValidator(normalize(spec.parameters)).accepts({})
+    return SchemaValidator(parameters_of(spec).schema).accepts({})
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_ESCAPE_SEQUENCE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 # From Thai on, scripts without spaces between words: each letter is a token.
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_\u0e00-\U0010ffff]+|[^\W\d_]")
 _LITERALS = frozenset(["true", "false", "null"])
@@ -278,7 +277,7 @@ class EchoFilter:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+    return _ESCAPE_SEQUENCE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
 
 
 def _tokens(text: str) -> frozenset[str | float]:

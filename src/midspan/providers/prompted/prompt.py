@@ -93,7 +93,7 @@ def _json(value: Any) -> str:
 
 
 ORIGIN = "prompted"
-_CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
+_NUMBERED_ID = re.compile(r"gemini_call_(\d{1,9})")
 
 
 class TurnData(Struct, frozen=True):
@@ -110,7 +110,7 @@ def turn_data(message: Message) -> TurnData | None:
 
 def next_call_number(history: History) -> int:
     """Return the number of the next call in a conversation."""
-    numbers = (_CALL_ID.fullmatch(call.id) for message in history for call in message.calls)
+    numbers = (_NUMBERED_ID.fullmatch(call.id) for message in history for call in message.calls)
     return max((int(number[1]) + 1 for number in numbers if number), default=0)
 
 
@@ -143,7 +143,7 @@ def _user_message(before: Message | None, message: Message) -> Message:
 
 def _result(result: ToolResult) -> Iterator[Part]:
     status = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
-    note = "" if result.hint is None else f"\nNote: {result.hint}"
+    note = "" if result.hint is None else f"\nNote: {escape_marks(json_text(result.hint))}"
     yield Text(f"{status} {result.id} {result.name}: {escape_marks(json_text(result.model_value))}{note}\n")
     yield from result.media
 

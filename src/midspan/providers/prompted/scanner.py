@@ -6,20 +6,20 @@ asks for, `TOOL_CALL`.
 
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from midspan._schema.lenient_json import CUT, InvalidJson, LenientJsonParser
 from midspan._schema.normalize import normalize_tree
+from midspan._schema.problems import nearest
 from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._types.parts import ToolCall
 from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
 _SPACE = re.compile(r"\s*")
 _MAX_NAME_CHARS = 200
-_NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
+_TOOL_NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
 NAMESPACE = "|".join(map(re.escape, NAMESPACES))
 _NAMESPACE_OR_NUMBER = re.compile(rf"\A(?:{NAMESPACE})|:\d+\Z")
 MAX_HEAD_CHARS = 160
@@ -68,7 +68,7 @@ class ToolIndex:
 
     def has_similar(self, name: str) -> bool:
         """Whether a tool has this name or a similar one."""
-        return bool(self.resolve(name) or get_close_matches(name[:_MAX_NAME_CHARS], self.specs, 1, 0.6))
+        return bool(self.resolve(name) or nearest(name, list(self.specs)))
 
     def schema(self, name: str) -> SchemaNode:
         """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
@@ -126,7 +126,7 @@ class Scanner:
 
     def read_name(self) -> str:
         """Return the name that is here, or an empty string."""
-        name = self.match(_NAME)
+        name = self.match(_TOOL_NAME)
         return name[0] if name else ""
 
     def set_tool(self, name: str) -> str:
