@@ -1,7 +1,6 @@
 """What a user sees of a run: the answer on stdout, the progress on stderr."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -14,7 +13,6 @@ from midspan._cli.text import (
     escape_lines,
     format_call,
     shorten,
-    terminal_columns,
     wrap_line,
     write,
 )
@@ -46,8 +44,6 @@ class AnswerDisplay:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        is_wrapped = out.isatty() and find_spec("rich") is not None
-        self._wrap = WordWrapper(terminal_columns(out)).feed if is_wrapped else str
         self._text = ""
         """What was printed in this turn."""
 
@@ -65,35 +61,11 @@ class AnswerDisplay:
 
     def _print(self, text: str) -> None:
         self._text += text
-        write(self._out, self._wrap(escape_lines(text)) if self._out.isatty() else text)
+        write(self._out, escape_lines(text) if self._out.isatty() else text)
 
     def close(self) -> None:
         if self._text and not self._text.endswith("\n"):
             self._print("\n")
-
-
-class WordWrapper:
-    """Wraps text that arrives in pieces. The last word is held back until a space or a line break follows it."""
-
-    def __init__(self, columns: int) -> None:
-        from rich.cells import cell_len  # loaded for terminals only
-
-        self._width, self._columns = cell_len, columns
-        self._column, self._word = 0, ""
-
-    def feed(self, text: str) -> str:
-        """Add text, and return what can be shown now."""
-        *words, self._word = re.split(r"(?=\s)|(?<=\n)", self._word + text)
-        if self._width(self._word) > self._columns:  # the terminal breaks it, so there is nothing to wait for
-            words, self._word = [*words, self._word], ""
-        return "".join(map(self._place, words))
-
-    def _place(self, word: str) -> str:
-        """Return a word with the white space before it, or on a new line if the current one has no room for it."""
-        if word[:1].isspace() and self._column + self._width(word) > self._columns:
-            word = f"\n{word[1:]}"
-        self._column = self._width(word[1:]) if word.startswith("\n") else self._column + self._width(word)
-        return word
 
 
 class ProgressDisplay:
