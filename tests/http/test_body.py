@@ -15,7 +15,6 @@ def events(*pieces: bytes) -> list[ServerSentEvent]:
     [
         (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
-        (b"data: a\r\rdata: b\rdata: c\r\r", [b"a", b"b\nc"]),
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),
@@ -75,22 +74,6 @@ def test_byte_order_mark_is_removed_at_the_start_only() -> None:
         ServerSentEvent(b"a"),
         ServerSentEvent(mark + b"{}", stray=True),
     ]
-
-
-def test_stream_with_cr_line_ends_is_read_while_it_arrives() -> None:
-    stream = ServerSentEventParser()
-    assert stream.feed(b"data: a\r\rda") == [ServerSentEvent(b"a")]
-    assert stream.feed(b"ta: b\r") == []
-    assert stream.feed(b"\rdata: c") == [ServerSentEvent(b"b")]
-    assert stream.end() == [ServerSentEvent(b"c")]
-    whole = b"data: a\r\rdata: b\r\r"
-    assert events(*(bytes([byte]) for byte in whole)) == [ServerSentEvent(b"a"), ServerSentEvent(b"b")]
-
-
-def test_cr_within_a_line_does_not_end_it_if_other_lines_end_with_lf() -> None:
-    whole = b'data: a\n\ndata: {"b":\r1}\n\n'
-    for cut in range(9, len(whole)):
-        assert events(whole[:9], whole[9:cut], whole[cut:]) == [ServerSentEvent(b"a"), ServerSentEvent(b'{"b":\r1}')]
 
 
 lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event: e", b'{"a":1}', b"data", b"  "])

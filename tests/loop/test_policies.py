@@ -360,7 +360,7 @@ def test_waiting_in_an_async_tool_is_an_error_and_no_deadlock() -> None:
     @tool
     async def wrong(context: RunContext[None]) -> Any:
         """Wait in the event loop."""
-        return context.wait_for(asyncio.sleep(0))
+        return context.run_blocking(asyncio.sleep(0))
 
     [run] = Agent(ScriptedProvider([ToolCall("1", "wrong"), "done"]), [wrong]).run_sync("?").tool_calls
     assert "use await" in run.value

@@ -7,15 +7,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
-from midspan._cli.text import (
-    compact_json,
-    escape_line,
-    escape_lines,
-    format_call,
-    shorten,
-    wrap_line,
-    write,
-)
+from midspan._cli.text import compact_json, escape_line, escape_lines, format_call, shorten, wrap_line, write
 from midspan._types import events
 from midspan._types.texts import count_noun
 

@@ -1,6 +1,5 @@
 """Response bodies that arrive piece by piece: decompression, and splitting into server-sent events."""
 
-import re
 import zlib
 from typing import Any
 
@@ -9,7 +8,6 @@ from msgspec import Struct
 _MAX_DECODED_PIECE = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"", b"id", b"retry")  # a line that begins with a colon is a comment
-_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")  # a CR at the end may be the first half of a CRLF
 
 
 class Decompressor:
@@ -52,10 +50,8 @@ class ServerSentEvent(Struct, frozen=True, gc=False):
 class ServerSentEventParser:
     """Splits server-sent events: feed it chunks; it returns the events they complete.
 
-    Lines end with LF or CRLF, or with CR if the first one does: how the stream is cut must not change the events.
-
-    Contrary to the standard, it keeps lines that are not a field of an event: some servers print an error as bare JSON
-    between two events.
+    Lines end with LF or CRLF; no service ends them with CR alone, as the standard also allows. Contrary to the
+    standard, lines that are not a field of an event are kept: some servers print an error as JSON between two events.
     """
 
     def __init__(self) -> None:
@@ -65,15 +61,8 @@ class ServerSentEventParser:
         self._name = ""
         self._stray = False
         self._at_start = True
-        self._ends_with_cr: bool | None = None
-        """None until the end of the first line."""
 
     def feed(self, piece: bytes) -> list[ServerSentEvent]:
-        if self._ends_with_cr is None and (end := _LINE_END.search(b"".join([*self._partial_line[-1:], piece]))):
-            self._ends_with_cr = end[0] == b"\r"
-            piece, self._partial_line = b"".join([*self._partial_line, piece]), []
-        if self._ends_with_cr:
-            piece = piece.replace(b"\r", b"\n")
         if piece.find(b"\n") < 0:  # `in` is slower: it tries to read an integer first
             if piece:
                 self._partial_line.append(piece)

@@ -31,11 +31,7 @@ class Transport:
     """
 
     def __init__(
-        self,
-        timeouts: Timeouts | None = None,
-        *,
-        max_connections: int | None = None,
-        max_body_bytes: int = 256 * 2**20,
+        self, timeouts: Timeouts | None = None, *, max_connections: int | None = None, max_body_bytes: int = 256 * 2**20
     ) -> None:
         if max_connections is not None and max_connections < 1:
             raise ConfigError(f"max_connections must be at least 1, got {max_connections!r}")

@@ -152,7 +152,15 @@ async def prepare_run(config: RunConfig, previous: PreparedRun | None = None) ->
         choice = answering
     # A call that is forced once: afterwards the model may answer.
     is_forced = choice is not None and choice.mode == "required" and choice is not answering and not config.calls_only
-    request_config = _request_config(config, provider.model, declared, output, None if is_forced else choice)
+    request_config = RequestConfig(
+        model=provider.model,
+        system=config.system,
+        tools=(*builtins, *declared),
+        tool_choice=None if is_forced else choice,
+        settings=config.settings,
+        output=None if output is None else output.requested,
+        cache=config.cache,
+    )
     output_policies = () if output is None else (output,)
     return PreparedRun(
         provider=provider,
@@ -170,24 +178,6 @@ async def prepare_run(config: RunConfig, previous: PreparedRun | None = None) ->
         in_task=not config.tools.is_local,
         # The model reads the first refusal: a call that is also forbidden must not be answered with "call again".
         policies=(ToolChoicePolicy(declared), ResponsePolicy(calls_only=config.calls_only), *output_policies),
-    )
-
-
-def _request_config(
-    config: RunConfig,
-    model: str,
-    declared: tuple[ToolSpec, ...],
-    output: TypedOutput | None,
-    choice: ToolChoice | None,
-) -> RequestConfig:
-    return RequestConfig(
-        model=model,
-        system=config.system,
-        tools=(*config.tools.builtins, *declared),
-        tool_choice=choice,
-        settings=config.settings,
-        output=None if output is None else output.requested,
-        cache=config.cache,
     )
 
 
