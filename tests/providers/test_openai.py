@@ -300,6 +300,37 @@ def test_message_of_the_model_is_sent_without_fields_that_the_service_only_sends
     ]
 
 
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize(
+    ("preset", "arguments", "sent_back"),
+    [
+        ("vllm", '{"a": 1, ', "{}"),
+        ("vllm", "", "{}"),
+        ("vllm", "[1]", "{}"),
+        ("groq", '{"a": "\\ud800"}', "{}"),
+        ("llamacpp", '{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ("openai", '{"a": 1, ', '{"a": 1, '),
+        ("azure", '{"a": 1, ', '{"a": 1, '),
+    ],
+)
+def test_arguments_that_are_not_json_go_back_only_to_services_that_accept_them(
+    preset: str, arguments: str, sent_back: str, edited: bool
+) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    message = decoded({"content": None, "tool_calls": [call]}, preset=preset).message
+    if edited:
+        message = Message("model", message.parts)
+    [as_sent] = messages_of(message, preset=preset)
+    assert as_sent["tool_calls"] == [{**call, "function": {"name": "f", "arguments": sent_back}}]
+
+
+def test_arguments_that_are_json_go_back_as_they_came() -> None:
+    arguments = '{ "b" : 1.0,\n"a":"\\u00e9" }'
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    [as_sent] = messages_of(decoded({"content": None, "tool_calls": [call]}, preset="vllm").message, preset="vllm")
+    assert as_sent["tool_calls"] == [call]
+
+
 @pytest.mark.parametrize("content", [None, ""])
 @pytest.mark.parametrize("calls", [None, []])
 def test_message_of_the_model_without_content_is_left_out(content: Any, calls: Any) -> None:

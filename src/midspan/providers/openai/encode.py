@@ -243,7 +243,8 @@ def _has_content(fields: dict[str, Any]) -> bool:
 
 
 def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call)}
+    text = arguments_text(call)
+    function = {"name": call.name, "arguments": text if _accepts_arguments(text, preset) else "{}"}
     return {"id": valid_id(call.id, preset.id_pattern), "type": "function", "function": function}
 
 
@@ -263,10 +264,24 @@ def _without_response_fields(raw: Raw, preset: Preset) -> dict[str, Any]:
 def _without_call_fields(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
     names = (*_CALL_FIELDS, *preset.call_fields)
     fields: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
-    if "function" in call and "arguments" not in (function := _fields_of(call["function"])):
-        fields["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
+    if "function" in call:
+        function = _fields_of(call["function"])
+        arguments = msgspec.json.decode(function.get("arguments", b"null"))  # some services leave it out, but demand it
+        if not _accepts_arguments(arguments, preset):
+            fields["function"] = {**function, "arguments": "{}"}
     id = msgspec.json.decode(call["id"])
     return {**fields, "id": valid_id(id, preset.id_pattern)}
+
+
+def _accepts_arguments(arguments: Any, preset: Preset) -> bool:
+    """Whether the service accepts arguments in the history. Ours are JSON text; a few services send an object."""
+    if not isinstance(arguments, str):
+        return isinstance(arguments, dict)
+    try:
+        msgspec.json.decode(arguments, type=dict)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return preset.accepts_invalid_arguments
+    return True
 
 
 def _fields_of(raw: Raw) -> dict[str, Raw]:
