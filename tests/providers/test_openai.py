@@ -262,6 +262,18 @@ def test_files_at_urls_are_sent_only_where_the_service_loads_them() -> None:
         messages_of(file)
 
 
+def test_file_of_a_tool_or_of_another_model_at_a_url_that_the_service_does_not_load_is_named() -> None:
+    file = Blob("application/pdf", url="https://x/a.pdf")
+    result = Message.user(ToolResult("a", "f", content=(file,)))
+    text = "[application/pdf at https://x/a.pdf, which this model does not accept]"
+    assert messages_of(result)[1:] == [{"role": "user", "content": text}]
+    items = [{"type": "text", "text": text}]
+    assert messages_of(Message("model", (file,))) == [{"role": "user", "content": items}]
+    provider = OpenAI("m", preset=replace(PRESETS["openai"], media_in_results=True), api_key="k")
+    body = provider.wire_request(ModelRequest(RequestConfig("m"), History([result])), stream=False).body
+    assert json.loads(body)["messages"] == [{"role": "tool", "tool_call_id": "a", "content": items}]
+
+
 def test_message_in_the_form_of_the_service_is_sent_as_it_is() -> None:
     developer = {"role": "developer", "content": "Be brief."}
     assert messages_of(Message("user", (Text("x"),), sent("openai", developer))) == [developer]
