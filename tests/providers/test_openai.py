@@ -457,7 +457,16 @@ def test_usage(usage: Any, expected: Usage) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "finish_reason"),
-    [("stop", "end"), ("length", "length"), ("content_filter", "blocked"), ("refusal", "refused"), ("new", "other")],
+    [
+        ("stop", "end"),
+        ("length", "length"),
+        ("content_filter", "blocked"),
+        ("refusal", "refused"),
+        ("abort", "interrupted"),
+        ("error", "interrupted"),
+        ("insufficient_system_resource", "interrupted"),
+        ("new", "other"),
+    ],
 )
 def test_finish_reason(reason: str, finish_reason: str) -> None:
     response = decoded({"content": "x"}, finish_reason=reason)
