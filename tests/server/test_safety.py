@@ -9,10 +9,11 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from midspan import Agent, SqliteJournal
+from midspan import Agent, SqliteJournal, tool
 from midspan._server.config import AccessTokens, ServerConfig
 from midspan._server.openapi import OPERATIONS
 from midspan.errors import ConfigError
+from midspan.messages import ToolCall
 from midspan.server import create_app
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -212,6 +213,27 @@ def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
         while piece := connection.recv(1_000):
             received += piece
         assert received == b"" or b" 408 " in received
+
+
+def test_text_of_an_internal_error_reaches_no_client() -> None:
+    @tool
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("hunter2")
+
+    agent = Agent(ScriptedProvider(lambda _: ToolCall("c1", "fail", {})), [fail], raise_tool_errors=True)
+    ask = [{"role": "user", "content": "1 + 2?"}]
+    with serving(agent) as server:
+        plain = server.post("/api/v1/chat", {"prompt": "1 + 2?"}).text
+        run_id = server.get("/api/v1/runs").json()["runs"][0]["run_id"]
+        for text in (
+            plain,
+            server.get(f"/api/v1/runs/{run_id}/events?view=final").text,
+            server.post("/v1/chat/completions", {"messages": ask}).text,
+            server.post("/v1/chat/completions", {"messages": ask, "stream": True}).text,
+        ):
+            assert "the server could not process the request; its log says why" in text
+            assert "hunter2" not in text
 
 
 def test_endless_headers_are_cut() -> None:

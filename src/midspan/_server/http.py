@@ -79,6 +79,8 @@ def invalid(message: str) -> HttpError:
 def run_error(error: BaseException, run_id: str) -> HttpError:
     """Return the response for a run that ended with an error. What clients must not read goes to the log."""
     status, message = _describe(type(error), str(error))
+    if isinstance(error, MidspanError) and error.kind not in (None, CANCELLED):  # it quotes the stored error
+        message = public_error(ErrorInfo(error.kind, message)).message
     if message != str(error):
         fields = {"run_id": run_id}
         _log.warning("run %s failed: %s: %s", run_id, type(error).__name__, error, extra=fields)
