@@ -204,6 +204,7 @@ def test_large_bodies_and_prompts_are_refused() -> None:
         b"GET /health HT",
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
         b"POST /api/v1/chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
     ],
 )
 def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
@@ -213,6 +214,17 @@ def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
         while piece := connection.recv(1_000):
             received += piece
         assert received == b"" or b" 408 " in received
+
+
+@pytest.mark.parametrize("path", ["/api/v1/chat", "/mcp"])
+def test_client_that_leaves_before_the_end_of_its_body_is_no_error(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
+    with serving(sum_agent()) as server:
+        with connected(server) as connection:
+            connection.sendall(head.encode())
+        wait_until(lambda: path in server.get("/metrics").text)
+        assert 'status="499"' in server.get("/metrics").text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_text_of_an_internal_error_reaches_no_client() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from midspan import errors
 from midspan._schema.arguments import SchemaValidator
@@ -139,14 +139,15 @@ async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise HttpError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
-    body = await _read(request, config)
+    body = await read_body(request, config)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise invalid(f"the body of the request is not valid: {_problems(body, kind)}") from None
 
 
-async def _read(request: Request, config: ServerConfig) -> bytes:
+async def read_body(request: Request, config: ServerConfig) -> bytes:
+    """Return the bytes of a body. Raises HttpError if it is too large or too slow."""
     limit, close = config.max_body_bytes, {"Connection": "close"}
     body = bytearray()
     try:
@@ -158,6 +159,16 @@ async def _read(request: Request, config: ServerConfig) -> bytes:
     except TimeoutError:
         raise HttpError(408, "the body of the request did not arrive in time", headers=close) from None
     return bytes(body)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with a body that was read already."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def _problems(body: bytes, kind: Any) -> str:
