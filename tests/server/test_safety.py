@@ -216,6 +216,16 @@ def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
         assert received == b"" or b" 408 " in received
 
 
+def test_line_breaks_between_requests_keep_no_connection_open() -> None:
+    with serving(sum_agent(), request_timeout=0.2) as server, connected(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        while not received.endswith(b'{"status":"healthy"}'):
+            received += connection.recv(1_000)
+        connection.sendall(b"\r\n")
+        assert connection.recv(1_000) == b""
+
+
 @pytest.mark.parametrize("path", ["/api/v1/chat", "/mcp"])
 def test_client_that_leaves_before_the_end_of_its_body_is_no_error(path: str, caplog: pytest.LogCaptureFixture) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
