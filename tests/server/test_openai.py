@@ -66,6 +66,20 @@ def test_text_of_a_model_that_paused_is_streamed_once() -> None:
             assert "".join([chunk.choices[0].delta.content or "" for chunk in stream]) == text
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "function", "function": {"name": "x\n"}}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/a\n"}}]}]},
+    ],
+)
+def test_line_break_at_the_end_of_a_name_or_a_url_is_refused(fields: Any) -> None:
+    with serving(sum_agent()) as server:
+        response = server.post("/v1/chat/completions", {"messages": ASK, **fields})
+        assert response.status_code == 400
+        assert "expected text that matches" in response.json()["error"]["message"]
+
+
 def test_async_client() -> None:
     async def main(url: str) -> None:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:

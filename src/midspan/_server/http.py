@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from midspan import errors
 from midspan._schema.arguments import SchemaValidator
 from midspan._server.config import ServerConfig
-from midspan._server.documents import ErrorDocument, OpenAIError, OpenAIErrorDocument
+from midspan._server.documents import ErrorDocument, OpenAIError, OpenAIErrorDocument, with_json_patterns
 from midspan._types.events import CANCELLED, ErrorInfo
 from midspan.errors import MidspanError, ProviderError, RunError
 
@@ -177,7 +177,7 @@ def _problems(body: bytes, kind: Any) -> str:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    problems = SchemaValidator(msgspec.json.schema(kind)).problems(value)[:5]
+    problems = SchemaValidator(with_json_patterns(msgspec.json.schema(kind))).problems(value)[:5]
     return "; ".join(map(str, problems)) or "it has a value that is out of range"
 
 
