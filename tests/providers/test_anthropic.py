@@ -313,9 +313,27 @@ def test_files_and_images(blob: Blob, encoded: Any) -> None:
     assert messages_of(Message.user(blob))[0]["content"] == [encoded]
 
 
-def test_file_that_claude_cannot_read_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Claude accepts images, PDF and text files, not audio/wav"):
-        messages_of(Message.user(Blob("audio/wav", base64="c25k")))
+UNREADABLE = [
+    (Blob("audio/wav", base64="c25k"), "audio/wav"),
+    (Blob("image/bmp", base64="aW1n"), "image/bmp"),
+    (Blob("application/zip", base64="emlw"), "application/zip"),
+    (Blob("video/mp4", url="https://x/a"), "video/mp4 at https://x/a"),
+]
+
+
+@pytest.mark.parametrize(("blob", "name"), UNREADABLE)
+def test_file_of_the_user_that_claude_cannot_read_is_refused(blob: Blob, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"Claude accepts JPEG.* text files, not {name.split()[0]}"):
+        messages_of(Message.user(blob))
+
+
+@pytest.mark.parametrize(("blob", "name"), UNREADABLE)
+def test_file_of_a_tool_or_of_another_model_that_claude_cannot_read_is_named(blob: Blob, name: str) -> None:
+    text = {"type": "text", "text": f"[{name}, which this model does not accept]"}
+    [message] = messages_of(Message.user(ToolResult("a", "f", content=(Text("x"), blob))))
+    assert message["content"][0]["content"] == [{"type": "text", "text": "x"}, text]
+    _, _, user = messages_of(HI, Message("model", (Text("a"), blob)), HI)
+    assert user["content"] == [{"type": "text", "text": "Hi"}, text]
 
 
 def test_image_of_another_model_is_sent_with_the_next_message_of_the_user() -> None:

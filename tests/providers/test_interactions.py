@@ -368,6 +368,16 @@ def test_call_whose_arguments_are_not_json_is_not_sent_back_as_it_came() -> None
     assert response.message.provider_data is None
 
 
+def test_call_keeps_the_arguments_of_its_start_if_those_of_another_call_are_not_json() -> None:
+    call = start(0, type="function_call", id="c", name="f", arguments={"x": 1})
+    other = start(1, type="function_call", id="d", name="g")
+    for end in ((stop(0),), ()):
+        _, response = streamed(call, *end, other, delta(1, type="arguments_delta", arguments='{"x'), stop(1))
+        first, second = response.message.calls
+        assert (first.arguments, first.arguments_error) == ({"x": 1}, None)
+        assert second.arguments_error is not None
+
+
 @pytest.mark.parametrize("status", [None, "in_progress"])
 def test_stream_that_does_not_end_is_cut(status: str | None) -> None:
     call = start(0, type="function_call", id="c", name="f")

@@ -262,6 +262,18 @@ def test_files_at_urls_are_sent_only_where_the_service_loads_them() -> None:
         messages_of(file)
 
 
+def test_file_of_a_tool_or_of_another_model_at_a_url_that_the_service_does_not_load_is_named() -> None:
+    file = Blob("application/pdf", url="https://x/a.pdf")
+    result = Message.user(ToolResult("a", "f", content=(file,)))
+    text = "[application/pdf at https://x/a.pdf, which this model does not accept]"
+    assert messages_of(result)[1:] == [{"role": "user", "content": text}]
+    items = [{"type": "text", "text": text}]
+    assert messages_of(Message("model", (file,))) == [{"role": "user", "content": items}]
+    provider = OpenAI("m", preset=replace(PRESETS["openai"], media_in_results=True), api_key="k")
+    body = provider.wire_request(ModelRequest(RequestConfig("m"), History([result])), stream=False).body
+    assert json.loads(body)["messages"] == [{"role": "tool", "tool_call_id": "a", "content": items}]
+
+
 def test_message_in_the_form_of_the_service_is_sent_as_it_is() -> None:
     developer = {"role": "developer", "content": "Be brief."}
     assert messages_of(Message("user", (Text("x"),), sent("openai", developer))) == [developer]
@@ -298,6 +310,37 @@ def test_message_of_the_model_is_sent_without_fields_that_the_service_only_sends
             "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
         }
     ]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize(
+    ("preset", "arguments", "sent_back"),
+    [
+        ("vllm", '{"a": 1, ', "{}"),
+        ("vllm", "", "{}"),
+        ("vllm", "[1]", "{}"),
+        ("groq", '{"a": "\\ud800"}', "{}"),
+        ("llamacpp", '{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ("openai", '{"a": 1, ', '{"a": 1, '),
+        ("azure", '{"a": 1, ', '{"a": 1, '),
+    ],
+)
+def test_arguments_that_are_not_json_go_back_only_to_services_that_accept_them(
+    preset: str, arguments: str, sent_back: str, edited: bool
+) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    message = decoded({"content": None, "tool_calls": [call]}, preset=preset).message
+    if edited:
+        message = Message("model", message.parts)
+    [as_sent] = messages_of(message, preset=preset)
+    assert as_sent["tool_calls"] == [{**call, "function": {"name": "f", "arguments": sent_back}}]
+
+
+def test_arguments_that_are_json_go_back_as_they_came() -> None:
+    arguments = '{ "b" : 1.0,\n"a":"\\u00e9" }'
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    [as_sent] = messages_of(decoded({"content": None, "tool_calls": [call]}, preset="vllm").message, preset="vllm")
+    assert as_sent["tool_calls"] == [call]
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -414,7 +457,16 @@ def test_usage(usage: Any, expected: Usage) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "finish_reason"),
-    [("stop", "end"), ("length", "length"), ("content_filter", "blocked"), ("refusal", "refused"), ("new", "other")],
+    [
+        ("stop", "end"),
+        ("length", "length"),
+        ("content_filter", "blocked"),
+        ("refusal", "refused"),
+        ("abort", "interrupted"),
+        ("error", "interrupted"),
+        ("insufficient_system_resource", "interrupted"),
+        ("new", "other"),
+    ],
 )
 def test_finish_reason(reason: str, finish_reason: str) -> None:
     response = decoded({"content": "x"}, finish_reason=reason)

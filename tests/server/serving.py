@@ -18,7 +18,8 @@ from midspan import Agent, tool
 from midspan._server.app import ServerApp
 from midspan._server.config import ServerConfig
 from midspan._server.listen import Server
-from midspan.messages import Text, ToolCall
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan.messages import Message, Text, ToolCall
 from midspan.server import create_app
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -47,6 +48,13 @@ def sums() -> ScriptedProvider:
 
 def sum_agent() -> Agent:
     return Agent(sums(), [add])
+
+
+def pausing_agent(*parts_after: Any) -> Agent:
+    """A model that pauses twice, makes the calls `parts_after` if there are any, and ends its answer."""
+    pauses = [ModelResponse(Message("model", (Text(text),)), FinishReason.CONTINUES) for text in ("One ", "two ")]
+    calls = [[*parts_after]] if parts_after else []
+    return Agent(ScriptedProvider([*pauses, *calls, "three."]), [add])
 
 
 class Served:

@@ -62,6 +62,7 @@ def test_names_of_models_must_be_known() -> None:
         (b"{}", 400, "prompt: is required but missing; expected string"),
         (b'{"prompt": "a", "promt": 1}', 400, "promt: is not a property of this object; did you mean prompt?"),
         (b'{"prompt": "a", "session_id": "../x"}', 400, "session_id: expected text that matches"),
+        (b'{"prompt": "a", "session_id": "x\\n"}', 400, "session_id: expected text that matches"),
         (b'{"prompt": "a", "stream": 1, "context": []}', 400, "context: expected object or null, got []"),
         (b"null", 400, "expected object, got null"),
         (b'{"prompt": "\\ud800"}', 400, "it is not JSON: "),

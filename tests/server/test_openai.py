@@ -13,7 +13,7 @@ from midspan.errors import ServerError
 from midspan.messages import Text, Thought, ToolCall
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
-from tests.server.serving import Served, add, data_lines, serving, sum_agent
+from tests.server.serving import Served, add, data_lines, pausing_agent, serving, sum_agent
 from tests.server.test_runs import Gate
 
 WEATHER: Any = {
@@ -54,6 +54,30 @@ def test_streamed_answer() -> None:
         assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
         assert chunks[-1].usage is not None
         assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_text_of_a_model_that_paused_is_streamed_once() -> None:
+    for agent, text in (
+        (pausing_agent(), "One two three."),
+        (pausing_agent(Text("Hm."), ToolCall("c1", "add", {"a": 1, "b": 2})), "One two Hm.\n\nthree."),
+    ):
+        with serving(agent) as server, client_of(server) as client:
+            stream = client.chat.completions.create(model="scripted", messages=ASK, stream=True)
+            assert "".join([chunk.choices[0].delta.content or "" for chunk in stream]) == text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "function", "function": {"name": "x\n"}}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/a\n"}}]}]},
+    ],
+)
+def test_line_break_at_the_end_of_a_name_or_a_url_is_refused(fields: Any) -> None:
+    with serving(sum_agent()) as server:
+        response = server.post("/v1/chat/completions", {"messages": ASK, **fields})
+        assert response.status_code == 400
+        assert "expected text that matches" in response.json()["error"]["message"]
 
 
 def test_async_client() -> None:

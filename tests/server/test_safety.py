@@ -9,10 +9,11 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from midspan import Agent, SqliteJournal
+from midspan import Agent, SqliteJournal, tool
 from midspan._server.config import AccessTokens, ServerConfig
 from midspan._server.openapi import OPERATIONS
 from midspan.errors import ConfigError
+from midspan.messages import ToolCall
 from midspan.server import create_app
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
@@ -203,6 +204,7 @@ def test_large_bodies_and_prompts_are_refused() -> None:
         b"GET /health HT",
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
         b"POST /api/v1/chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
     ],
 )
 def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
@@ -212,6 +214,48 @@ def test_client_that_sends_too_slowly_is_cut(sent: bytes) -> None:
         while piece := connection.recv(1_000):
             received += piece
         assert received == b"" or b" 408 " in received
+
+
+def test_line_breaks_between_requests_keep_no_connection_open() -> None:
+    with serving(sum_agent(), request_timeout=0.2) as server, connected(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        while not received.endswith(b'{"status":"healthy"}'):
+            received += connection.recv(1_000)
+        connection.sendall(b"\r\n")
+        assert connection.recv(1_000) == b""
+
+
+@pytest.mark.parametrize("path", ["/api/v1/chat", "/mcp"])
+def test_client_that_leaves_before_the_end_of_its_body_is_no_error(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
+    with serving(sum_agent()) as server:
+        with connected(server) as connection:
+            connection.sendall(head.encode())
+        wait_until(lambda: path in server.get("/metrics").text)
+        assert 'status="499"' in server.get("/metrics").text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_text_of_an_internal_error_reaches_no_client() -> None:
+    @tool
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("hunter2")
+
+    agent = Agent(ScriptedProvider(lambda _: ToolCall("c1", "fail", {})), [fail], raise_tool_errors=True)
+    ask = [{"role": "user", "content": "1 + 2?"}]
+    with serving(agent) as server:
+        plain = server.post("/api/v1/chat", {"prompt": "1 + 2?"}).text
+        run_id = server.get("/api/v1/runs").json()["runs"][0]["run_id"]
+        for text in (
+            plain,
+            server.get(f"/api/v1/runs/{run_id}/events?view=final").text,
+            server.post("/v1/chat/completions", {"messages": ask}).text,
+            server.post("/v1/chat/completions", {"messages": ask, "stream": True}).text,
+        ):
+            assert "the server could not process the request; its log says why" in text
+            assert "hunter2" not in text
 
 
 def test_endless_headers_are_cut() -> None:

@@ -14,7 +14,7 @@ from midspan.errors import ServerError
 from midspan.messages import Text, Thought, ToolCall
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
-from tests.server.serving import add, data_lines, serving
+from tests.server.serving import add, data_lines, pausing_agent, serving
 from tests.server.test_runs import Gate
 
 NODE = shutil.which("node")
@@ -132,6 +132,17 @@ def test_stream_has_the_header_and_the_end_that_the_protocol_demands() -> None:
         kinds = [chunk["type"] for chunk in data_lines(response.text)]
         assert (kinds[0], kinds[-1]) == ("start", "finish")
         assert kinds.count("start-step") == kinds.count("finish-step") == 2
+
+
+def test_text_of_a_model_that_paused_is_streamed_once() -> None:
+    body = {"messages": [{"role": "user", "parts": [{"type": "text", "text": "1 + 2?"}]}]}
+    for agent, texts in (
+        (pausing_agent(), ["One ", "two ", "three."]),
+        (pausing_agent(ToolCall("c1", "add", {"a": 1, "b": 2})), ["One ", "two ", "three."]),
+    ):
+        with serving(agent) as server:
+            chunks = data_lines(server.post("/api/v1/ui/chat", body).text)
+            assert [chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta"] == texts
 
 
 def test_running_stream_can_be_resumed() -> None:

@@ -21,7 +21,7 @@ from midspan._loop.agent import Agent
 from midspan._schema.conversion import settings_of
 from midspan._server.api import ApiEndpoints
 from midspan._server.config import OWNER, AccessTokens, ServerConfig
-from midspan._server.http import HttpError, unexpected_error
+from midspan._server.http import HttpError, read_body, replay, unexpected_error
 from midspan._server.metrics import Metrics
 from midspan._server.openai import OpenAIApi
 from midspan._server.openapi import openapi_document, openapi_page
@@ -238,7 +238,16 @@ class McpEndpoint:
         """Set when the last open POST request has its response."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST":  # the MCP package has no time limit for it
+            try:
+                receive = replay(await read_body(Request(scope, receive), self._service.config), receive)
+            except ClientDisconnect:
+                await Response(status_code=499)(scope, receive, send)  # nobody reads it
+                return
         self._service.check_open()
+        await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         owner = scope[OWNER]
         app = self._apps.pop(owner) if owner in self._apps else self._new_app(owner)
         self._apps[owner] = app

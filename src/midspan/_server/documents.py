@@ -8,9 +8,28 @@ from midspan._storage.journal import StateName
 from midspan._types.exchange import Usage
 
 _MAX_INTEGER = 2**31 - 1
+
+
+def _pattern(pattern: str, description: str | None = None) -> Meta:
+    """Return a constraint for the whole text: `$` of msgspec accepts a line break at the end, which `\\Z` does not."""
+    return Meta(pattern=pattern.removesuffix("$") + r"\Z", description=description)
+
+
+def with_json_patterns(schema: Any) -> Any:
+    """Return a schema that msgspec made with patterns for JSON Schema, which has no `\\Z`."""
+    if isinstance(schema, list):
+        return [with_json_patterns(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {name: with_json_patterns(value) for name, value in schema.items()}
+    if isinstance(pattern := fields.get("pattern"), str) and pattern.endswith(r"\Z"):
+        fields["pattern"] = pattern.removesuffix(r"\Z") + "$"
+    return fields
+
+
 CURSOR_PATTERN = "^[0-9]{1,18}$"
 SESSION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
-SessionId = Annotated[str, Meta(pattern=SESSION_PATTERN, description="The name of a conversation; any that you like.")]
+SessionId = Annotated[str, _pattern(SESSION_PATTERN, "The name of a conversation; any that you like.")]
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
 """Text that is not empty for Python, which counts more characters as white space than `\\s` of JSON Schema does."""
 Prompt = Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": NOT_BLANK})]
@@ -177,7 +196,7 @@ class OpenAIErrorDocument(Struct, frozen=True):
 
 _BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"
 URL_PATTERN = rf"^(?:https?://[!-~]+|data:[a-z]+/[A-Za-z0-9.+-]+;base64,{_BASE64})$"
-Url = Annotated[str, Meta(pattern=URL_PATTERN)]
+Url = Annotated[str, _pattern(URL_PATTERN)]
 
 
 class ImageUrl(Struct, frozen=True):
@@ -185,8 +204,8 @@ class ImageUrl(Struct, frozen=True):
 
 
 class InputAudio(Struct, frozen=True):
-    data: Annotated[str, Meta(pattern=f"^{_BASE64}$")]
-    format: Annotated[str, Meta(pattern=r"^[A-Za-z0-9.+-]{1,32}$")]
+    data: Annotated[str, _pattern(f"^{_BASE64}$")]
+    format: Annotated[str, _pattern(r"^[A-Za-z0-9.+-]{1,32}$")]
 
 
 class InputFile(Struct, frozen=True):
@@ -215,7 +234,7 @@ class FilePart(Struct, frozen=True, tag="file"):
 
 
 ContentPart = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
-ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+ToolName = Annotated[str, _pattern(r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class OpenAIFunctionCall(Struct, frozen=True):

@@ -10,12 +10,12 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from midspan import errors
 from midspan._schema.arguments import SchemaValidator
 from midspan._server.config import ServerConfig
-from midspan._server.documents import ErrorDocument, OpenAIError, OpenAIErrorDocument
+from midspan._server.documents import ErrorDocument, OpenAIError, OpenAIErrorDocument, with_json_patterns
 from midspan._types.events import CANCELLED, ErrorInfo
 from midspan.errors import MidspanError, ProviderError, RunError
 
@@ -79,6 +79,8 @@ def invalid(message: str) -> HttpError:
 def run_error(error: BaseException, run_id: str) -> HttpError:
     """Return the response for a run that ended with an error. What clients must not read goes to the log."""
     status, message = _describe(type(error), str(error))
+    if isinstance(error, MidspanError) and error.kind not in (None, CANCELLED):  # it quotes the stored error
+        message = public_error(ErrorInfo(error.kind, message)).message
     if message != str(error):
         fields = {"run_id": run_id}
         _log.warning("run %s failed: %s: %s", run_id, type(error).__name__, error, extra=fields)
@@ -137,14 +139,15 @@ async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise HttpError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
-    body = await _read(request, config)
+    body = await read_body(request, config)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise invalid(f"the body of the request is not valid: {_problems(body, kind)}") from None
 
 
-async def _read(request: Request, config: ServerConfig) -> bytes:
+async def read_body(request: Request, config: ServerConfig) -> bytes:
+    """Return the bytes of a body. Raises HttpError if it is too large or too slow."""
     limit, close = config.max_body_bytes, {"Connection": "close"}
     body = bytearray()
     try:
@@ -158,13 +161,23 @@ async def _read(request: Request, config: ServerConfig) -> bytes:
     return bytes(body)
 
 
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with a body that was read already."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
+
+
 def _problems(body: bytes, kind: Any) -> str:
     """Return what is wrong with a body that cannot be decoded: each field with what is expected there."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    problems = SchemaValidator(msgspec.json.schema(kind)).problems(value)[:5]
+    problems = SchemaValidator(with_json_patterns(msgspec.json.schema(kind))).problems(value)[:5]
     return "; ".join(map(str, problems)) or "it has a value that is out of range"
 
 

@@ -49,6 +49,8 @@ class ServerConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_headers and self._header_bytes > _MAX_HEADER_BYTES:
             self.transport.abort()
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._expect_headers()  # line breaks between requests stop uvicorn's timer, and begin no request
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -191,6 +191,8 @@ class _Chunks:
         }
         self._is_typed = is_typed
         self._turn_text = ""
+        """Of the turn, after that of the turns before it in which the model paused."""
+        self._paused_text = ""
         self._has_text = False
         self._last_text = ""
         self._finish_reason = FinishReason.END
@@ -203,13 +205,17 @@ class _Chunks:
     def of(self, event: Any) -> list[bytes]:
         match event:
             case TurnStart():
-                self._turn_text = ""
+                self._turn_text = self._paused_text
             case TextDelta(text=text) if not self._is_typed:
                 return [self._text(text)]
             case ThoughtDelta(text=text):
                 return [self._chunk({"reasoning_content": text})]
             case TurnEnd(message=message, finish_reason=reason):
                 self._finish_reason, self._last_text = reason, message.text
+                if message.calls:
+                    self._paused_text = ""
+                elif reason is FinishReason.CONTINUES:
+                    self._paused_text = self._turn_text
             case ToolEnd(result=result, index=index):
                 if (handed := handed_call(result)) is not None:
                     self._handed.append((index, *handed))

@@ -119,6 +119,7 @@ def openapi_document(models: Sequence[ModelChoice], *, has_tokens: bool) -> byte
     types += [documents.ErrorDocument, documents.OpenAIErrorDocument]
     types = [*dict.fromkeys(item for item in types if isinstance(item, type) and issubclass(item, msgspec.Struct))]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas = documents.with_json_patterns(schemas)
     _name_models(schemas, models)
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:

@@ -55,6 +55,15 @@ class StartedRun(Struct, eq=False):
     """Ends with the run. Shield it, so that a cancelled request does not cancel it."""
 
 
+class BusySession(Struct, eq=False):
+    """A session in which a run is starting or running."""
+
+    run: str | None = None
+    """None while the run is starting: the messages of the session are read."""
+    is_deleted: bool = False
+    """Whether the session was deleted while the run was starting."""
+
+
 class StoredRun(Struct, frozen=True):
     """A run as the journal has it."""
 
@@ -93,8 +102,10 @@ class Service:
         """The runs and MCP calls of each owner that are running."""
         self._idle = asyncio.Event()
         """Set when the last run or MCP call ends."""
-        self._sessions: set[tuple[str, str | None]] = set()
-        """Sessions in which a run is running."""
+        self._sessions: dict[tuple[str, str | None], BusySession] = {}
+        """Sessions in which a run is starting or running, by owner and name."""
+        self._deleting: Counter[tuple[str, str | None]] = Counter()
+        """Sessions that are being deleted."""
         self._results: set[asyncio.Task[RunResult[Any]]] = set()
         self._cancelling: set[asyncio.Task[bool]] = set()
         self._starting: asyncio.Task[None] | None = None
@@ -169,11 +180,13 @@ class Service:
         id, is_new = new_run_id(), session is None
         if is_new and messages is None:
             session = id.replace("run", "session")
-        self.acquire(owner, session)
+        busy = self.acquire(owner, session)
         try:
             if messages is None:
                 stored = () if session is None or is_new else await self.history(owner, session)
                 messages = stored if edit is None else edit(stored)
+            if busy.is_deleted:
+                raise HttpError(409, f"session {session!r} was deleted before the run started")
             self.runs.start(
                 prompt,
                 agent=choice.agent,
@@ -183,6 +196,7 @@ class Service:
                 messages=messages or None,
                 **options,
             )
+            busy.run = id
         except BaseException as error:
             self.release(owner, session)
             if isinstance(error, ConfigError):  # the prompt, or an option that the client chose
@@ -214,13 +228,15 @@ class Service:
         if self.is_draining:
             raise HttpError(503, _SHUTDOWN, headers={"Retry-After": "5"})
 
-    def acquire(self, owner: str, session: str | None = None) -> None:
+    def acquire(self, owner: str, session: str | None = None) -> BusySession:
         """Count one more run of an owner, and mark its session as busy.
 
         Raises HttpError if the session is busy, the runs would be too many, or the server shuts down.
         """
         if (owner, session) in self._sessions:
             raise HttpError(409, f"a run of session {session!r} is still running; wait for it or cancel it")
+        if (owner, session) in self._deleting:
+            raise HttpError(409, f"session {session!r} is being deleted; try again later")
         self.check_open()
         config, message = self.config, None
         if self._owners.total() >= config.max_runs:
@@ -230,11 +246,13 @@ class Service:
         if message is not None:
             raise HttpError(429, message, headers={"Retry-After": "1"})
         self._owners[owner] += 1
+        busy = BusySession()
         if session is not None:
-            self._sessions.add((owner, session))
+            self._sessions[owner, session] = busy
+        return busy
 
     def release(self, owner: str, session: str | None = None) -> None:
-        self._sessions.discard((owner, session))
+        self._sessions.pop((owner, session), None)
         self._owners[owner] -= 1
         if not self._owners[owner]:
             del self._owners[owner]
@@ -317,11 +335,26 @@ class Service:
 
     async def delete_session(self, owner: str, session: str) -> bool:
         """Cancel and delete all runs of a session. Returns whether there were any."""
-        runs = await self.journal.list(owner=owner, session=session)
-        for info in runs:
-            await self.cancel(owner, info.run)
-            await self.journal.delete(info.run)
-        return bool(runs)
+        deleting, busy = Counter(((owner, session),)), self._sessions.get((owner, session))
+        self._deleting += deleting  # a run that starts meanwhile would store the old messages again
+        try:
+            if busy is not None:
+                await self._cancel_in(busy)
+            runs = await self.journal.list(owner=owner, session=session)
+            for info in runs:
+                await self.cancel(owner, info.run)
+                await self.journal.delete(info.run)
+        finally:
+            self._deleting -= deleting
+        return bool(runs) or busy is not None
+
+    async def _cancel_in(self, session: BusySession) -> None:
+        """Cancel the run of a session, which may not be in the journal yet."""
+        if session.run is None:
+            session.is_deleted = True
+        else:
+            with suppress(ConfigError, UnknownRunError):  # it has just ended
+                await self.runs.cancel(session.run)
 
 
 def _unknown_run(run_id: str) -> HttpError:

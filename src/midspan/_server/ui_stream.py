@@ -117,7 +117,8 @@ class _Converter:
         self._parts = 0
         self._has_step = False
         self._text = ""
-        """Of the last step."""
+        """Of the last step, after that of the steps before it in which the model paused."""
+        self._paused_text = ""
         self._announced: set[str] = set()
         self._finish_reason = FinishReason.END
 
@@ -145,10 +146,14 @@ class _Converter:
                 yield {"type": "start", "messageId": self._run_id, "messageMetadata": {"run_id": self._run_id}}
             case events.TurnStart():
                 yield from self._end_step()
-                self._has_step, self._text = True, ""
+                self._has_step, self._text = True, self._paused_text
                 yield {"type": "start-step"}
             case events.TurnEnd():
                 self._finish_reason = event.finish_reason
+                if event.message.calls:
+                    self._paused_text = ""
+                elif event.finish_reason is FinishReason.CONTINUES:
+                    self._paused_text = self._text
                 yield from self._close()
                 for at, citation in enumerate(event.citations):
                     source = f"{self._run_id}-{event.turn}-{at}"

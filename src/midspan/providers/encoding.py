@@ -88,6 +88,12 @@ def result_parts(result: ToolResult) -> Iterator[Text | Blob]:
         yield Text(result.hint)
 
 
+def unaccepted_media(blob: Blob) -> Text:
+    """Return what stands for media of a tool or of another model that the model does not accept."""
+    address = "" if blob.url is None else f" at {blob.url}"
+    return Text(f"[{blob.media_type}{address}, which this model does not accept]")
+
+
 def valid_id(id: str, pattern: re.Pattern[str]) -> str:
     """Return the id of a call, or one derived from it if the service does not accept its characters or its length."""
     if pattern.fullmatch(id):

@@ -27,6 +27,7 @@ from midspan.providers.encoding import (
     own_data,
     result_parts,
     result_text,
+    unaccepted_media,
     valid_id,
 )
 
@@ -35,6 +36,8 @@ _log = logging.getLogger("midspan.providers.anthropic")
 ORIGIN = "anthropic"
 ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
 """Valid ids of calls."""
+_MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
+"""What is sent in base64: https://platform.claude.com/docs/en/build-with-claude/vision"""
 _UNSUPPORTED = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 """Settings that the API does not have, or no longer has. Older models accept some of them, as `extra`."""
 _VERTEX_VERSION = "vertex-2023-10-16"
@@ -199,7 +202,7 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
     for turn in join_turns(messages, _is_one_turn):
         if turn[0].role == "user":
             if media:
-                turn.append(Message("user", tuple(media)))
+                turn.append(Message("user", tuple(map(_accepted_part, media))))
             media = []
         else:
             media = [part for message in turn for part in message.parts if isinstance(part, Blob)]
@@ -275,23 +278,39 @@ def _encode_plain(part: Part) -> dict[str, Any] | None:
 def _encode_result(result: ToolResult) -> dict[str, Any]:
     content: Any = result_text(result)
     if result.media or len(result.content) > 1:
-        content = [block for part in result_parts(result) if (block := _encode_plain(part))]
+        content = [block for part in result_parts(result) if (block := _encode_plain(_accepted_part(part)))]
     encoded = {"type": "tool_result", "tool_use_id": valid_id(result.id, ID), "content": content}
     return {**encoded, "is_error": True} if result.is_error else encoded
 
 
+def _accepted_part(part: Text | Blob) -> Text | Blob:
+    """Return a part of a result or of another model, with a text in place of media that Claude does not accept."""
+    return unaccepted_media(part) if isinstance(part, Blob) and not _is_accepted(part) else part
+
+
+def _is_accepted(blob: Blob) -> bool:
+    media_type = _media_type(blob)
+    if blob.url is not None:  # its exact type may be unknown
+        return not media_type.startswith(("audio/", "video/"))
+    return media_type in _MEDIA_TYPES or media_type.startswith("text/")
+
+
+def _media_type(blob: Blob) -> str:
+    return blob.media_type.partition(";")[0].strip().lower()
+
+
 def _encode_blob(blob: Blob) -> dict[str, Any]:
-    media_type = blob.media_type.partition(";")[0].strip().lower()
+    if not _is_accepted(blob):
+        raise ConfigError(f"Claude accepts JPEG, PNG, GIF and WebP images, PDF and text files, not {blob.media_type}")
+    media_type = _media_type(blob)
     is_image = media_type.startswith("image/")
     if blob.url is not None:
         is_url = "://" in blob.url
         source: dict[str, Any] = {"type": "url", "url": blob.url} if is_url else {"type": "file", "file_id": blob.url}
-    elif is_image or media_type == "application/pdf":
+    elif media_type in _MEDIA_TYPES:
         source = {"type": "base64", "media_type": media_type, "data": blob.base64}
-    elif media_type.startswith("text/"):
-        source = {"type": "text", "media_type": "text/plain", "data": blob.data.decode(errors="replace")}
     else:
-        raise ConfigError(f"Claude accepts images, PDF and text files, not {blob.media_type}")
+        source = {"type": "text", "media_type": "text/plain", "data": blob.data.decode(errors="replace")}
     if is_image:
         return {"type": "image", "source": source}
     title = {} if blob.name is None else {"title": blob.name}

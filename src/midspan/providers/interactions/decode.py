@@ -143,7 +143,7 @@ class StreamDecoder(EventDecoder):
                 self._steps[index] = step
                 if step.get("type") == "function_call":
                     call = ToolCall(str(step.get("id") or local_id()), str(step.get("name") or ""))
-                    yield from self._start(index, call)
+                    yield from self._start(index, with_arguments(call, step.get("arguments")))
             case {"event_type": "step.delta", "index": int(index), "delta": dict(delta)} if index in self._steps:
                 yield from self._append(index, delta)
             case {"event_type": "step.stop", "index": int(index)} if index in self._steps:

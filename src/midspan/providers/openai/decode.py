@@ -39,6 +39,9 @@ _FINISH_REASONS = {
     "model_length": FinishReason.CONTEXT_FULL,
     "content_filter": FinishReason.BLOCKED,
     "refusal": FinishReason.REFUSED,
+    "abort": FinishReason.INTERRUPTED,  # vLLM and SGLang
+    "error": FinishReason.INTERRUPTED,  # Mistral and OpenRouter
+    "insufficient_system_resource": FinishReason.INTERRUPTED,  # DeepSeek
 }
 OPENAI_CODES: Codes = {
     "invalid_api_key": errors.AuthenticationError,

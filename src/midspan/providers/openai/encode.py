@@ -16,7 +16,7 @@ from msgspec import Raw
 from midspan._types.encoded import MessageEncoder, join_body
 from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import Message
-from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.encoding import (
@@ -27,6 +27,7 @@ from midspan.providers.encoding import (
     json_text,
     own_data,
     result_text,
+    unaccepted_media,
     valid_id,
 )
 from midspan.providers.openai.profile import NAMES, Preset
@@ -169,11 +170,11 @@ def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str,
             result: Any = result_text(part)
             if part.media and preset.media_in_results:
                 text = [{"type": "text", "text": result}] if result else []
-                result = text + [_encode_blob(blob, preset) for blob in part.media]
+                result = text + _encode_media(part.media, preset)
             yield {"role": "tool", "tool_call_id": valid_id(part.id, preset.id_pattern), "content": result}
     for part in message.parts:
         if isinstance(part, ToolResult):  # most services accept no images in a result, so they follow it
-            content += [] if preset.media_in_results else [_encode_blob(blob, preset) for blob in part.media]
+            content += [] if preset.media_in_results else _encode_media(part.media, preset)
         elif isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Blob):
@@ -186,8 +187,29 @@ def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str,
         yield {"role": "user", "content": content}
 
 
+def _encode_media(media: Sequence[Blob], preset: Preset) -> list[dict[str, Any]]:
+    """Return media of a tool or of another model, with a text in place of what the service does not accept."""
+    return [
+        _encode_blob(blob, preset)
+        if _is_accepted(blob, preset)
+        else {"type": "text", "text": unaccepted_media(blob).text}
+        for blob in media
+    ]
+
+
+def _is_accepted(blob: Blob, preset: Preset) -> bool:
+    is_image = _media_type(blob).startswith("image/")
+    return is_image or preset.document_urls or blob.url is None or "://" not in blob.url
+
+
+def _media_type(blob: Blob) -> str:
+    return blob.media_type.partition(";")[0].strip().lower()
+
+
 def _encode_blob(blob: Blob, preset: Preset) -> dict[str, Any]:
-    media_type = blob.media_type.partition(";")[0].strip().lower()
+    if not _is_accepted(blob, preset):
+        raise ConfigError(f"{preset.service} does not load files from URLs; pass the data of {blob.url}")
+    media_type = _media_type(blob)
     url = blob.url or f"data:{media_type};base64,{blob.base64}"
     if media_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
@@ -196,8 +218,6 @@ def _encode_blob(blob: Blob, preset: Preset) -> dict[str, Any]:
     if preset.document_urls:
         return {"type": "document_url", "document_url": url}
     if blob.url is not None:
-        if "://" in blob.url:
-            raise ConfigError(f"{preset.service} does not load files from URLs; pass the data of {blob.url}")
         return {"type": "file", "file": {"file_id": blob.url}}
     return {"type": "file", "file": {"filename": blob.name or "file", "file_data": url}}
 
@@ -231,9 +251,9 @@ def _encode_model_message(message: Message, preset: Preset) -> Iterator[dict[str
         fields["tool_calls"] = calls
     if _has_content(fields):
         yield fields
-    media: list[Part] = [part for part in message.parts if isinstance(part, Blob)]
+    media = [part for part in message.parts if isinstance(part, Blob)]
     if media and not calls:  # images that a model made: only messages of the user can contain them
-        yield from _encode_user_message(Message("user", tuple(media)), preset)
+        yield {"role": "user", "content": _encode_media(media, preset)}
 
 
 def _has_content(fields: dict[str, Any]) -> bool:
@@ -243,7 +263,8 @@ def _has_content(fields: dict[str, Any]) -> bool:
 
 
 def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call)}
+    text = arguments_text(call)
+    function = {"name": call.name, "arguments": text if _accepts_arguments(text, preset) else "{}"}
     return {"id": valid_id(call.id, preset.id_pattern), "type": "function", "function": function}
 
 
@@ -263,10 +284,24 @@ def _without_response_fields(raw: Raw, preset: Preset) -> dict[str, Any]:
 def _without_call_fields(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
     names = (*_CALL_FIELDS, *preset.call_fields)
     fields: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
-    if "function" in call and "arguments" not in (function := _fields_of(call["function"])):
-        fields["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
+    if "function" in call:
+        function = _fields_of(call["function"])
+        arguments = msgspec.json.decode(function.get("arguments", b"null"))  # some services leave it out, but demand it
+        if not _accepts_arguments(arguments, preset):
+            fields["function"] = {**function, "arguments": "{}"}
     id = msgspec.json.decode(call["id"])
     return {**fields, "id": valid_id(id, preset.id_pattern)}
+
+
+def _accepts_arguments(arguments: Any, preset: Preset) -> bool:
+    """Whether the service accepts arguments in the history. Ours are JSON text; a few services send an object."""
+    if not isinstance(arguments, str):
+        return isinstance(arguments, dict)
+    try:
+        msgspec.json.decode(arguments, type=dict)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return preset.accepts_invalid_arguments
+    return True
 
 
 def _fields_of(raw: Raw) -> dict[str, Raw]:

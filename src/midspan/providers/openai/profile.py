@@ -88,6 +88,8 @@ class Preset(Struct, frozen=True, cache_hash=True):
     """Accepts images in the result of a call."""
     document_urls: bool = False
     """Accepts files as `document_url`."""
+    accepts_invalid_arguments: bool = False
+    """Accepts calls of the history whose arguments are not JSON; others parse them, and reject the request."""
     id_pattern: re.Pattern[str] = _ANY_ID
     """Valid ids of calls."""
 
@@ -99,9 +101,11 @@ PRESETS = {
     for preset in (
         Preset("openai", "OpenAI", "https://api.openai.com/v1", ("OPENAI_API_KEY",), "OPENAI_BASE_URL",
                default_model="gpt-5.5", prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
-               max_tokens_field="max_completion_tokens", allowed_tools=True, strict=True, id_pattern=_OPENAI_ID),
+               max_tokens_field="max_completion_tokens", allowed_tools=True, strict=True, id_pattern=_OPENAI_ID,
+               accepts_invalid_arguments=True),
         Preset("azure", "Azure OpenAI", "", ("AZURE_OPENAI_API_KEY",), "AZURE_OPENAI_ENDPOINT",
-               default_model="gpt-5.5", max_tokens_field="max_completion_tokens", strict=True, id_pattern=_OPENAI_ID),
+               default_model="gpt-5.5", max_tokens_field="max_completion_tokens", strict=True, id_pattern=_OPENAI_ID,
+               accepts_invalid_arguments=True),
         Preset("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
                default_model="google/gemini-3.8-flash", message_fields=_REASONING, top_k=True),
         Preset("xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), default_model="grok-4", prefixes=("grok-",),
