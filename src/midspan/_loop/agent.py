@@ -299,8 +299,6 @@ class Chat(Struct, Generic[OutputT], frozen=True, eq=False):
     """The result of the last question."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.agent, Agent):
-            raise ConfigError(f"a chat needs an Agent, got {self.agent!r:.80}")
         if not isinstance(self.messages, History):  # a list, as saved conversations are read
             force_setattr(self, "messages", History(check_messages(self.messages)))
 

@@ -133,15 +133,9 @@ class Recording:
         self.end = next((line for line in lines if isinstance(line, EndLine)), None)
 
 
-def as_path(directory: str | PathLike[str]) -> Path:
-    if not isinstance(directory, str | PathLike):
-        raise ConfigError(f"expected the path of a directory, got {directory!r:.80}")
-    return Path(directory)
-
-
 def read_recordings(directory: str | PathLike[str]) -> list[Recording]:
     """Read the recordings of a directory in the order of their start, or the single one at this path."""
-    path = as_path(directory)
+    path = Path(directory)
     in_directory = sorted(path.glob("run-*.jsonl"), key=lambda file: (len(file.name), file.name))
     files = [path] if path.is_file() else in_directory
     if not files:

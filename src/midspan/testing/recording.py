@@ -34,7 +34,6 @@ from midspan.testing.format import (
     RecordedRequest,
     RunLine,
     ToolsLine,
-    as_path,
     encode,
 )
 from midspan.testing.masking import SecretMasker
@@ -50,7 +49,7 @@ def record(agent: Agent[OutputT], directory: str | os.PathLike[str], *, secrets:
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
-    path, masker = as_path(directory), SecretMasker(secrets)
+    path, masker = Path(directory), SecretMasker(secrets)
     return ObservedAgent(agent, partial(Recorder, path, masker))
 
 
@@ -182,8 +181,6 @@ class ObservedAgent(Agent):
     """An agent whose requests and calls go through an observer of each run."""
 
     def __init__(self, agent: Agent, make_observer: Callable[[RunLine, Provider, ToolsLike], RunObserver]) -> None:
-        if not isinstance(agent, Agent):
-            raise ConfigError(f"expected an agent, got {agent!r}")
         if isinstance(agent, ObservedAgent):
             raise ConfigError("this agent is already recorded or replayed; pass the original agent")
         vars(self).update(vars(agent))  # it has the options of the agent, and so has what `replace` returns
