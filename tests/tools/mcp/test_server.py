@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import sys
 import time
@@ -359,6 +360,66 @@ def test_call_that_changes_nothing_is_made_again_when_the_server_dies(era: str, 
     assert call(server, "die_reading", path=str(tmp_path / "died")).model_value == "survived"
 
 
+PUT = {"name": "put", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+IDEMPOTENT = {**PUT, "annotations": {"readOnlyHint": False, "idempotentHint": True, "destructiveHint": False}}
+DESTRUCTIVE = {**PUT, "annotations": {"readOnlyHint": False, "idempotentHint": True, "destructiveHint": True}}
+RENAMED = {**IDEMPOTENT, "name": "write"}
+OTHER_PARAMETERS = {**IDEMPOTENT, "inputSchema": {"type": "object", "required": ["key"]}}
+
+
+def restarting(folder: Path, first: Any, second: Any, **options: Any) -> MCPServer:
+    """Return a server with other tools after its first end; None cannot be started."""
+    command = [sys.executable, "-c", RESTARTING_SERVER, str(folder), json.dumps([first, second])]
+    return MCPServer(command, name="db", protocol_cache=cache_of("2025-11-25"), **options)
+
+
+@pytest.mark.requirement("MC-06")
+@pytest.mark.parametrize("second", [None, RENAMED, OTHER_PARAMETERS, DESTRUCTIVE])
+def test_outcome_stays_unknown_if_the_call_cannot_be_made_again(tmp_path: Path, second: Any) -> None:
+    result = call(restarting(tmp_path, IDEMPOTENT, second), "put", n=5)
+    assert (tmp_path / "calls").read_text() == '{"n": 5}'
+    assert result.value.startswith("the connection to db was lost during put: ")
+    assert result.value.endswith("The outcome is unknown: the call may have had an effect.")
+    assert result.notes == ()
+
+
+def test_tool_that_became_destructive_is_approved_before_the_second_attempt(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    result = call(restarting(tmp_path, IDEMPOTENT, DESTRUCTIVE, approve=approve), "put", n=5)
+    assert result.model_value == "put"
+    assert asked == [{"n": 5}]
+
+
+def test_approval_is_asked_once_for_both_attempts(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    assert call(restarting(tmp_path, DESTRUCTIVE, DESTRUCTIVE, approve=approve), "put", n=5).model_value == "put"
+    assert asked == [{"n": 5}]
+
+
+def test_approval_is_asked_for_the_arguments_that_are_sent(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return False
+
+    properties = {"n": {"type": "integer"}, "force": {"type": "boolean", "default": True}}
+    erase = {**DESTRUCTIVE, "inputSchema": {"type": "object", "properties": properties}}
+    result = call(restarting(tmp_path, erase, None, approve=approve), "put", n="5")
+    assert "the user did not approve it" in result.value
+    assert asked == [{"n": 5, "force": True}]
+
+
 @pytest.mark.requirement("MC-06")
 @pytest.mark.parametrize("read_only", [True, False])
 def test_every_call_in_flight_when_the_server_dies_has_an_unknown_outcome(
@@ -522,6 +583,38 @@ for line in sys.stdin:
     else:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+RESTARTING_SERVER = """
+import json, os, sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+with (folder / "starts").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+starts = len((folder / "starts").read_text().split())
+tool = json.loads(sys.argv[2])[min(starts, 2) - 1]
+if tool is None:
+    sys.exit("a lock is left behind")
+for line in sys.stdin:
+    request = json.loads(line)
+    method, id = request["method"], request.get("id")
+    if id is None:
+        continue
+    result = {}
+    if method == "initialize":
+        info = {"name": "s", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    elif method == "tools/list":
+        result = {"tools": [tool]}
+    elif method == "tools/call":
+        with (folder / "calls").open("a") as file:
+            file.write(json.dumps(request["params"]["arguments"]))
+        if starts == 1:
+            os._exit(1)
+        result = {"content": [{"type": "text", "text": request["params"]["name"]}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
 """
 
 
