@@ -314,6 +314,39 @@ def test_read_only_and_idempotent_calls_are_run_again_three_times_at_most(
 
 
 @pytest.mark.requirement("W-05")
+@pytest.mark.parametrize("is_idle", [True, False], ids=["idle worker", "new worker"])
+@pytest.mark.parametrize("change", ["raise ValueError('broken')", "del put"])
+def test_outcome_stays_unknown_if_the_call_cannot_be_run_again(
+    make_workers: Callable[..., Workers], tmp_path: Path, is_idle: bool, change: str
+) -> None:
+    file, lines = tmp_path / "mytools.py", tmp_path / "lines"
+    file.write_text(f"""
+import os
+from pathlib import Path
+from midspan import tool
+
+def other() -> None:
+    "Does nothing."
+
+@tool(writes="lines", idempotent=True)
+def put() -> None:
+    "Writes a line, and ends the process."
+    with Path({str(lines)!r}).open("a") as file:
+        file.write("line")
+    with Path(__file__).open("a") as file:
+        file.write({change!r})
+    os._exit(1)
+""")
+    workers = make_workers(file)
+    if is_idle:
+        run(workers.list_tools())
+    result = call(workers, "put")
+    assert lines.read_text() == "line"
+    assert result.value == "put: outcome unknown: its process exited with code 1; it may have had an effect"
+    assert result.notes == ()
+
+
+@pytest.mark.requirement("W-05")
 def test_a_thousand_calls_with_workers_killed_at_random(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
     workers = make_workers(processes=2)
     files = {name: tmp_path / name for name in ("note", "look")}

@@ -48,6 +48,10 @@ class Job:
         self.arguments = encode_json(call.arguments)
         self.callers = _callers.get()
         """The calls that wait for this one: their tools made it, directly or through other tools or agents."""
+        self.reruns = 0
+        """How often it was run again after its worker had died."""
+        self.died: ToolResult | None = None
+        """The result of the last run whose worker died, for a call that cannot be run again."""
         self.is_cancelled = False
         self.on_cancel: Callable[[], object] | None = None
         """What the pool does if the call is cancelled; it is used in the event loop of the pool only."""
@@ -155,10 +159,11 @@ class Ended(Struct, frozen=True):
             return call.error_result(f"{name} timed out after {count_noun(self.seconds, 'second')}; {killed}")
         if self.cause == "cancelled":
             return call.error_result(f"{name} was cancelled; {killed}")
-        if spec.safe_to_retry:
-            runs = f" in {reruns + 1} runs" if reruns else ""
+        runs = f" in {reruns + 1} runs" if reruns else ""
+        if spec.changes is False:
             return call.error_result(f"{name} failed{runs}: its process {self.description}")
-        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
+        message = f"{name}: outcome unknown: its process {self.description}{runs}; it may have had an effect"
+        return call.error_result(message)
 
 
 OnOutcome = Callable[[ToolResult | Ended], object]
