@@ -15,7 +15,7 @@ import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._types.context import RunContext
-from midspan.errors import ConfigError, WorkerError
+from midspan.errors import ConfigError, ToolError, WorkerError
 from midspan.events import ToolProgress
 from midspan.messages import ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
@@ -267,6 +267,29 @@ def test_tool_of_a_worker_asks_the_user(workers: Workers) -> None:
 
     agent = Agent(ScriptedProvider([ToolCall("1", "ask", {"question": "Sure?"}), "done"]), tools=workers)
     assert agent.run_sync("?", on_question=answer).tool_calls[0].value == "Sure? Yes!"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (asyncio.CancelledError(), "ask_user was cancelled"),
+        (ToolError("file \udce9 is missing"), "file \ufffd is missing"),
+        (ValueError("file \udce9 is missing"), "ValueError: file \ufffd is missing"),
+    ],
+    ids=["cancelled", "surrogate", "surrogate of another error"],
+)
+def test_question_that_fails_is_an_error_for_the_tool_of_a_worker(
+    workers: Workers, error: BaseException, message: str
+) -> None:
+    async def on_question(_question: str, _schema: Any) -> str:
+        raise error
+
+    agent = Agent(ScriptedProvider([ToolCall("1", "ask", {"question": "Sure?"}), "done"]), tools=workers)
+
+    async def main() -> Any:
+        return (await agent.run("?", on_question=on_question)).tool_calls[0].value
+
+    assert message in run(main())
 
 
 def test_tool_that_calls_a_tool_of_its_own_pool_does_not_wait_for_itself(workers: Workers) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import NOT_JSON, count_noun
+from midspan._types.texts import NOT_JSON, count_noun, truncate
 from midspan.errors import ToolError
 from midspan.tools.source import describe_error
 from midspan.tools.workers.protocol import Call, Callback, CallbackResult
@@ -126,9 +126,19 @@ class Job:
             value = encode_json(await ask(message.subject, _decode_json(message.value)))
         except ToolError as error:
             problem = str(error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            problem = f"{message.kind} was cancelled"
         except Exception as error:  # noqa: BLE001 - `ask_user` is user code
             problem = describe_error(error)
-        reply(CallbackResult(message.number, value, problem))
+        reply(CallbackResult(message.number, value, None if problem is None else truncate(problem)))
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task itself was cancelled, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
