@@ -148,6 +148,15 @@ def test_question_can_be_declined(connect: Connect, answer: Any, action: str) ->
     assert [result.model_value for result in results(events)] == [action]
 
 
+def test_question_whose_answer_is_cancelled_does_not_end_the_session(connect: Connect) -> None:
+    async def on_question(question: str, schema: dict[str, Any] | None) -> Any:
+        raise asyncio.CancelledError
+
+    calls = [ToolCall("1", "book", {}), ToolCall("2", "add", {"a": 1})]
+    events, _ = run(calling(connect(), *calls, on_question=on_question))
+    assert [result.model_value for result in results(events)] == ["cancel", 3]
+
+
 def test_question_without_anybody_to_ask_is_cancelled(connect: Connect) -> None:
     events, _ = run(calling(connect(), ToolCall("1", "book", {})))
     assert [result.model_value for result in results(events)] == ["cancel"]

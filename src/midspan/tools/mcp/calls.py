@@ -174,7 +174,12 @@ class Calls:
                 return await _ask(active.context, params, self._server)
             except (ToolError, SchemaError) as error:
                 _log.info("a question of the server %s was not answered: %s", self._server, error)
-                return types.ElicitResult(action="cancel")
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                _log.info("a question of the server %s was cancelled", self._server)
+            return types.ElicitResult(action="cancel")
 
     def _only_run(self) -> _ActiveCall | None:
         """Return a call of the run that has calls in flight, if there is only one such run."""
