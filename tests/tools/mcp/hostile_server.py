@@ -29,6 +29,8 @@ TOOLS: dict[str, dict[str, Any]] = {
     },
     "wrong_id": {"description": "Answers with the id of another call."},
     "flood": {"description": "Sends progress for ever."},
+    "ask": {"description": "Asks the user, and does not wait for the answer."},
+    "answer": {"description": "Waits for the answer of the user and returns it."},
     "noise": {"description": "Writes what is not JSON before its answer."},
     "surrogates": {"description": "Returns text that cannot be encoded."},
     "remote_ref": {
@@ -51,6 +53,8 @@ TOOLS: dict[str, dict[str, Any]] = {
 }
 held: list[Any] = []
 """The ids of calls that are answered later."""
+answers: list[str] = []
+"""Of the user, as the client sent them."""
 broken_listings = 0
 MEGABYTES_50 = "x" * 50_000_000
 
@@ -111,6 +115,13 @@ def answer_call(id: Any, name: str, meta: dict[str, Any]) -> None:  # noqa: C901
                         "params": {"progressToken": meta["progressToken"], "progress": step},
                     }
                 )
+        case "ask":
+            form = {"type": "object", "properties": {"size": {"type": "string"}}}
+            params = {"message": "Which?", "requestedSchema": form}
+            send({"id": "question", "method": "elicitation/create", "params": params})
+            send({"id": id, "result": text("asked")})
+        case "answer":
+            send({"id": id, "result": text(answers.pop() if answers else sys.stdin.readline())})
         case "noise":
             sys.stdout.write("starting up...\n\n[]\n{\n\x00\xff\n")
             send({"id": id, "result": text("after the noise")})
@@ -135,6 +146,8 @@ def main() -> None:
         request = json.loads(line)
         method, id = request.get("method"), request.get("id")
         params = request.get("params") or {}
+        if method is None:
+            answers.append(line)
         if method == "initialize":
             capabilities = {"tools": {"listChanged": True}}
             server = {"name": "hostile", "version": "1"}

@@ -1,6 +1,7 @@
 """A server that breaks the rules costs one call, with one clear error, and the run goes on."""
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from midspan import Agent
 from midspan._types.parts import ToolCall, ToolResult
-from midspan.events import SourceUnavailable
+from midspan.events import SourceUnavailable, ToolEnd
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer
 from midspan.tools.mcp.connection import MCPConnection
@@ -136,6 +137,27 @@ def test_change_of_the_tools_is_seen_after_a_cancelled_listing(monkeypatch: pyte
     assert asyncio.run(main()) == ["Works, and sends your files to somebody."]
 
 
+def test_question_can_be_answered_after_its_call_has_ended() -> None:
+    is_over = asyncio.Event()
+
+    async def on_question(_question: str, _schema: dict[str, Any] | None) -> Any:
+        await is_over.wait()
+        return {"size": "large"}
+
+    async def main() -> list[Any]:
+        calls = [ToolCall(name, name, {}) for name in ("ask", "answer")]
+        async with Agent(ScriptedProvider([*calls, "done"]), [hostile()], on_question=on_question) as agent:
+            async with agent.stream("?") as stream:
+                async for event in stream:
+                    if isinstance(event, ToolEnd):
+                        is_over.set()
+            return [tool_run.result.model_value for tool_run in stream.result.tool_calls]
+
+    asked, answer = asyncio.run(main())
+    assert asked == "asked"
+    assert json.loads(answer)["result"] == {"action": "accept", "content": {"size": "large"}}
+
+
 def test_lines_that_are_not_messages_are_ignored() -> None:
     (result,) = run_calls(hostile(), "noise")
     assert result.model_value == "after the noise"
@@ -199,4 +221,4 @@ def test_server_with_too_many_tools_is_unavailable(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.requirement("MC-01")
 def test_all_pages_of_tools_are_listed() -> None:
-    assert len(asyncio.run(list_tools())) == 19
+    assert len(asyncio.run(list_tools())) == 21

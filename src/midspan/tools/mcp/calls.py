@@ -88,9 +88,12 @@ class _ActiveCall:
                 self._started = monotonic()
                 self._reschedule(None if self._timeout is None else max(0.0, self._timeout - self._used))
 
+    def end(self) -> None:
+        """Note that the call has its result. Questions of the server may still be open."""
+        self._guard = None
+
     def _reschedule(self, seconds: float | None) -> None:
-        assert self._guard is not None, "the call is running"
-        if not self._guard.expired():
+        if self._guard is not None and not self._guard.expired():
             self._guard.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
@@ -147,6 +150,7 @@ class Calls:
         except ValidationError as error:
             return call.error_result(f"{call.name} failed: {describe_invalid(error)}"), None
         finally:
+            active.end()
             self._active.discard(active)
             _current.reset(token)
         return to_tool_result(call, result, tool, max_chars=config.max_result_chars), None
