@@ -297,6 +297,15 @@ def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
     assert call(server, "add", a=1).value == 3  # in another event loop, after the first one was closed
 
 
+def test_closed_source_is_listed_several_times_at_once_in_each_event_loop(connect: Connect) -> None:
+    async def use(server: MCPServer) -> list[bool]:
+        listings = await asyncio.gather(*(server.list_tools() for _ in range(3)))
+        return [bool(listing.tools) for listing in listings]
+
+    server = connect()
+    assert [with_server(server, use) for _ in range(2)] == [[True] * 3] * 2
+
+
 def test_source_of_a_blocked_event_loop_is_an_error_and_not_a_deadlock(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

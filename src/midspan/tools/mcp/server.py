@@ -84,6 +84,7 @@ class MCPServer(ToolSource):
         self._lost: MCPConnection | None = None
         """The connection that ended last."""
         self._opening: asyncio.Lock | None = None
+        self._opening_loop: asyncio.AbstractEventLoop | None = None
         self._tools: dict[str, RemoteTool] = {}
         self._definitions: dict[str, Definition] = {}
         self._held_back: dict[str, str] = {}
@@ -144,8 +145,8 @@ class MCPServer(ToolSource):
         connection = self._usable()
         if connection is not None and not self._is_outdated():
             return connection
-        if self._opening is None or (self._connection is not None and self._connection.loop is not _loop()):
-            self._opening = asyncio.Lock()
+        if self._opening is None or self._opening_loop is not _loop():
+            self._opening, self._opening_loop = asyncio.Lock(), _loop()
         async with self._opening:
             connection = self._usable()
             if connection is not None and not self._is_outdated():
