@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -422,6 +423,22 @@ def test_approval_is_asked_once_for_both_attempts(tmp_path: Path) -> None:
 
     assert call(restarting(tmp_path, DESTRUCTIVE, DESTRUCTIVE, approve=approve), "put", n=5).model_value == "put"
     assert asked == [{"n": 5}]
+
+
+def test_call_is_sent_to_the_next_process_if_the_server_ends_before_it_is_approved(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        os.kill(int((tmp_path / "starts").read_text()), signal.SIGTERM)
+        await until(lambda: server.protocol_version is None)
+        return True
+
+    tool = {**PUT, "annotations": {"destructiveHint": True}}
+    server = restarting(tmp_path, tool, tool, approve=approve)
+    assert call(server, "put", n=5).model_value == "put"
+    assert asked == [{"n": 5}]
+    assert (tmp_path / "calls").read_text() == '{"n": 5}'
 
 
 def test_approval_is_asked_for_the_arguments_that_are_sent(tmp_path: Path) -> None:
