@@ -178,7 +178,8 @@ def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCapture
     names = [spec.name for spec in asyncio.run(list_tools())]
     assert "good" in names
     assert "unreadable" not in names
-    assert "is left out: the server sent a message that is not valid: " in caplog.text
+    text = "1 tool of an MCP server cannot be read and left out; the first is 'unreadable': the server sent a message that"
+    assert text in caplog.text
 
 
 def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -188,11 +189,29 @@ def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptu
         "[content of the unknown type 'hologram' was left out]",
         "and a text",
     ]
-    assert "content of the unknown type 'hologram' is left out of a result" in caplog.text
+    assert "1 part of a result left out, because the type is unknown: 'hologram'" in caplog.text
 
 
-async def list_tools() -> Any:
-    server = hostile()
+def test_parts_of_unknown_types_are_logged_once_for_a_result(caplog: pytest.LogCaptureFixture) -> None:
+    (result,) = run_calls(hostile(), "many_parts")
+    assert len(result.content) == 1_000
+    [text] = [record.getMessage() for record in caplog.records if "the type is unknown" in record.getMessage()]
+    assert text.startswith("1,000 parts of a result left out")
+    assert text.endswith("unknown: 'hologram 0', 'hologram 1', 'hologram 2'")
+
+
+def test_result_of_too_many_parts_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("midspan.tools.mcp.connection._MAX_PARTS", 999)
+    failed, after = run_calls(hostile(), "many_parts", "good")
+    assert failed.value == "many_parts failed: the server sent a result of more than 999 parts"
+    assert "the type is unknown" not in caplog.text
+    assert after.model_value == "fine"
+
+
+async def list_tools(**options: Any) -> Any:
+    server = hostile(**options)
     try:
         return await server.list_tools()
     finally:
@@ -213,12 +232,16 @@ def test_description_is_shown_as_it_is_read_without_invisible_characters() -> No
     }
 
 
-def test_server_with_too_many_tools_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page_size", [1, 100])
+def test_server_with_too_many_tools_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, page_size: int
+) -> None:
     monkeypatch.setattr("midspan.tools.mcp.connection._MAX_TOOLS", 3)
-    (source,) = asyncio.run(list_tools()).unavailable
+    (source,) = asyncio.run(list_tools(env={"PAGE_SIZE": str(page_size)})).unavailable
     assert source.message == "the server lists more than 3 tools"
+    assert "cannot be read" not in caplog.text, "the tools of a page that is refused are not checked one by one"
 
 
 @pytest.mark.requirement("MC-01")
 def test_all_pages_of_tools_are_listed() -> None:
-    assert len(asyncio.run(list_tools())) == 21
+    assert len(asyncio.run(list_tools())) == 22
