@@ -178,7 +178,7 @@ def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCapture
     names = [spec.name for spec in asyncio.run(list_tools())]
     assert "good" in names
     assert "unreadable" not in names
-    text = "1 tool of an MCP server cannot be read and left out; the first is 'unreadable': the server sent a message that"
+    text = "1 tool of an MCP server cannot be read and left out; the first is 'unreadable': the server"
     assert text in caplog.text
 
 
@@ -200,9 +200,7 @@ def test_parts_of_unknown_types_are_logged_once_for_a_result(caplog: pytest.LogC
     assert text.endswith("unknown: 'hologram 0', 'hologram 1', 'hologram 2'")
 
 
-def test_result_of_too_many_parts_is_refused(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_result_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("midspan.tools.mcp.connection._MAX_PARTS", 999)
     failed, after = run_calls(hostile(), "many_parts", "good")
     assert failed.value == "many_parts failed: the server sent a result of more than 999 parts"

@@ -157,7 +157,7 @@ def _error(call: ToolCall, content: Iterable[Text | Blob | Resource]) -> ToolRes
 
 
 def _shortened(content: Iterable[Text | Blob | Resource], max_chars: int) -> tuple[Text | Blob | Resource, ...]:
-    """Return the content with at most `max_chars` characters of texts, URLs and names, and a note if parts are missing."""
+    """Return the content with at most `max_chars` characters of texts, URLs and names; a note replaces the rest."""
     left, omitted = max_chars, 0
     parts: list[Text | Blob | Resource] = []
     for part in content:
@@ -178,7 +178,8 @@ def _shortened(content: Iterable[Text | Blob | Resource], max_chars: int) -> tup
 
 def _label_chars(part: Text | Resource) -> int:
     """Return the length of the fields that describe a resource."""
-    return sum(len(label or "") for label in (part.url, part.name, part.media_type)) if isinstance(part, Resource) else 0
+    labels = (part.url, part.name, part.media_type) if isinstance(part, Resource) else ()
+    return sum(len(label or "") for label in labels)
 
 
 def _part(block: types.ContentBlock) -> Text | Blob | Resource:
