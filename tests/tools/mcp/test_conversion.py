@@ -157,6 +157,25 @@ def test_long_values_and_texts_are_cut() -> None:
     assert "i" not in third[:1]
 
 
+def test_urls_and_names_count_as_text() -> None:
+    link = {"type": "resource_link", "uri": "file:///" + "x" * 2_000, "name": "c"}
+    image = {"type": "image", "data": "aW1n", "mimeType": "image/png"}
+    assert result_of(max_chars=1_000, content=[link, image, link]).content == (
+        Blob("image/png", base64="aW1n"),
+        Text("[2 parts left out: a result has at most 1,000 characters]"),
+    )
+    assert result_of(max_chars=3_000, content=[link]).content == (Resource(link["uri"], "c"),)
+    named = {**link, "uri": "file:///c", "name": "x" * 2_000}
+    assert len(result_of(max_chars=1_000, content=[named]).content[0].text or "") < 100  # type: ignore[union-attr]
+
+
+def test_many_parts_beyond_the_limit_are_one_note() -> None:
+    texts = [{"type": "text", "text": "abc"}] * 1_000
+    *parts, note = result_of(max_chars=300, content=texts).content
+    assert parts == [Text("abc")] * 100
+    assert note == Text("[900 parts left out: a result has at most 300 characters]")
+
+
 def test_content_of_every_kind() -> None:
     text = {"uri": "file:///a", "mimeType": "text/plain", "text": "a"}
     blob = {"uri": "file:///b", "blob": "YQ=="}

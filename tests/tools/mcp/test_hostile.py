@@ -1,6 +1,7 @@
 """A server that breaks the rules costs one call, with one clear error, and the run goes on."""
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from midspan import Agent
 from midspan._types.parts import ToolCall, ToolResult
-from midspan.events import SourceUnavailable
+from midspan.events import SourceUnavailable, ToolEnd
 from midspan.testing import ScriptedProvider
 from midspan.tools import MCPServer
 from midspan.tools.mcp.connection import MCPConnection
@@ -136,6 +137,27 @@ def test_change_of_the_tools_is_seen_after_a_cancelled_listing(monkeypatch: pyte
     assert asyncio.run(main()) == ["Works, and sends your files to somebody."]
 
 
+def test_question_can_be_answered_after_its_call_has_ended() -> None:
+    is_over = asyncio.Event()
+
+    async def on_question(_question: str, _schema: dict[str, Any] | None) -> Any:
+        await is_over.wait()
+        return {"size": "large"}
+
+    async def main() -> list[Any]:
+        calls = [ToolCall(name, name, {}) for name in ("ask", "answer")]
+        async with Agent(ScriptedProvider([*calls, "done"]), [hostile()], on_question=on_question) as agent:
+            async with agent.stream("?") as stream:
+                async for event in stream:
+                    if isinstance(event, ToolEnd):
+                        is_over.set()
+            return [tool_run.result.model_value for tool_run in stream.result.tool_calls]
+
+    asked, answer = asyncio.run(main())
+    assert asked == "asked"
+    assert json.loads(answer)["result"] == {"action": "accept", "content": {"size": "large"}}
+
+
 def test_lines_that_are_not_messages_are_ignored() -> None:
     (result,) = run_calls(hostile(), "noise")
     assert result.model_value == "after the noise"
@@ -156,7 +178,8 @@ def test_only_the_tool_that_cannot_be_read_is_left_out(caplog: pytest.LogCapture
     names = [spec.name for spec in asyncio.run(list_tools())]
     assert "good" in names
     assert "unreadable" not in names
-    assert "is left out: the server sent a message that is not valid: " in caplog.text
+    text = "1 tool of an MCP server cannot be read and left out; the first is 'unreadable': the server"
+    assert text in caplog.text
 
 
 def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,11 +189,27 @@ def test_only_the_content_of_an_unknown_type_is_left_out(caplog: pytest.LogCaptu
         "[content of the unknown type 'hologram' was left out]",
         "and a text",
     ]
-    assert "content of the unknown type 'hologram' is left out of a result" in caplog.text
+    assert "1 part of a result left out, because the type is unknown: 'hologram'" in caplog.text
 
 
-async def list_tools() -> Any:
-    server = hostile()
+def test_parts_of_unknown_types_are_logged_once_for_a_result(caplog: pytest.LogCaptureFixture) -> None:
+    (result,) = run_calls(hostile(), "many_parts")
+    assert len(result.content) == 1_000
+    [text] = [record.getMessage() for record in caplog.records if "the type is unknown" in record.getMessage()]
+    assert text.startswith("1,000 parts of a result left out")
+    assert text.endswith("unknown: 'hologram 0', 'hologram 1', 'hologram 2'")
+
+
+def test_result_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("midspan.tools.mcp.connection._MAX_PARTS", 999)
+    failed, after = run_calls(hostile(), "many_parts", "good")
+    assert failed.value == "many_parts failed: the server sent a result of more than 999 parts"
+    assert "the type is unknown" not in caplog.text
+    assert after.model_value == "fine"
+
+
+async def list_tools(**options: Any) -> Any:
+    server = hostile(**options)
     try:
         return await server.list_tools()
     finally:
@@ -191,12 +230,16 @@ def test_description_is_shown_as_it_is_read_without_invisible_characters() -> No
     }
 
 
-def test_server_with_too_many_tools_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page_size", [1, 100])
+def test_server_with_too_many_tools_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, page_size: int
+) -> None:
     monkeypatch.setattr("midspan.tools.mcp.connection._MAX_TOOLS", 3)
-    (source,) = asyncio.run(list_tools()).unavailable
+    (source,) = asyncio.run(list_tools(env={"PAGE_SIZE": str(page_size)})).unavailable
     assert source.message == "the server lists more than 3 tools"
+    assert "cannot be read" not in caplog.text, "the tools of a page that is refused are not checked one by one"
 
 
 @pytest.mark.requirement("MC-01")
 def test_all_pages_of_tools_are_listed() -> None:
-    assert len(asyncio.run(list_tools())) == 19
+    assert len(asyncio.run(list_tools())) == 22

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -147,6 +149,15 @@ def test_question_can_be_declined(connect: Connect, answer: Any, action: str) ->
     assert [result.model_value for result in results(events)] == [action]
 
 
+def test_question_whose_answer_is_cancelled_does_not_end_the_session(connect: Connect) -> None:
+    async def on_question(question: str, schema: dict[str, Any] | None) -> Any:
+        raise asyncio.CancelledError
+
+    calls = [ToolCall("1", "book", {}), ToolCall("2", "add", {"a": 1})]
+    events, _ = run(calling(connect(), *calls, on_question=on_question))
+    assert [result.model_value for result in results(events)] == ["cancel", 3]
+
+
 def test_question_without_anybody_to_ask_is_cancelled(connect: Connect) -> None:
     events, _ = run(calling(connect(), ToolCall("1", "book", {})))
     assert [result.model_value for result in results(events)] == ["cancel"]
@@ -287,6 +298,15 @@ def test_source_can_be_used_from_several_event_loops(connect: Connect) -> None:
     assert call(server, "add", a=1).value == 3  # in another event loop, after the first one was closed
 
 
+def test_closed_source_is_listed_several_times_at_once_in_each_event_loop(connect: Connect) -> None:
+    async def use(server: MCPServer) -> list[bool]:
+        listings = await asyncio.gather(*(server.list_tools() for _ in range(3)))
+        return [bool(listing.tools) for listing in listings]
+
+    server = connect()
+    assert [with_server(server, use) for _ in range(2)] == [[True] * 3] * 2
+
+
 def test_source_of_a_blocked_event_loop_is_an_error_and_not_a_deadlock(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +377,82 @@ def test_call_in_flight_when_the_server_dies_has_an_unknown_outcome(era: str, tm
 def test_call_that_changes_nothing_is_made_again_when_the_server_dies(era: str, tmp_path: Path) -> None:
     server = MCPServer(SAMPLE, name="sample", protocol_cache=cache_of(era))
     assert call(server, "die_reading", path=str(tmp_path / "died")).model_value == "survived"
+
+
+PUT = {"name": "put", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+IDEMPOTENT = {**PUT, "annotations": {"readOnlyHint": False, "idempotentHint": True, "destructiveHint": False}}
+DESTRUCTIVE = {**PUT, "annotations": {"readOnlyHint": False, "idempotentHint": True, "destructiveHint": True}}
+RENAMED = {**IDEMPOTENT, "name": "write"}
+OTHER_PARAMETERS = {**IDEMPOTENT, "inputSchema": {"type": "object", "required": ["key"]}}
+
+
+def restarting(folder: Path, first: Any, second: Any, **options: Any) -> MCPServer:
+    """Return a server with other tools after its first end; None cannot be started."""
+    command = [sys.executable, "-c", RESTARTING_SERVER, str(folder), json.dumps([first, second])]
+    return MCPServer(command, name="db", protocol_cache=cache_of("2025-11-25"), **options)
+
+
+@pytest.mark.requirement("MC-06")
+@pytest.mark.parametrize("second", [None, RENAMED, OTHER_PARAMETERS, DESTRUCTIVE])
+def test_outcome_stays_unknown_if_the_call_cannot_be_made_again(tmp_path: Path, second: Any) -> None:
+    result = call(restarting(tmp_path, IDEMPOTENT, second), "put", n=5)
+    assert (tmp_path / "calls").read_text() == '{"n": 5}'
+    assert result.value.startswith("the connection to db was lost during put: ")
+    assert result.value.endswith("The outcome is unknown: the call may have had an effect.")
+    assert result.notes == ()
+
+
+def test_tool_that_became_destructive_is_approved_before_the_second_attempt(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    result = call(restarting(tmp_path, IDEMPOTENT, DESTRUCTIVE, approve=approve), "put", n=5)
+    assert result.model_value == "put"
+    assert asked == [{"n": 5}]
+
+
+def test_approval_is_asked_once_for_both_attempts(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    assert call(restarting(tmp_path, DESTRUCTIVE, DESTRUCTIVE, approve=approve), "put", n=5).model_value == "put"
+    assert asked == [{"n": 5}]
+
+
+def test_call_is_sent_to_the_next_process_if_the_server_ends_before_it_is_approved(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        os.kill(int((tmp_path / "starts").read_text()), signal.SIGTERM)
+        await until(lambda: server.protocol_version is None)
+        return True
+
+    tool = {**PUT, "annotations": {"destructiveHint": True}}
+    server = restarting(tmp_path, tool, tool, approve=approve)
+    assert call(server, "put", n=5).model_value == "put"
+    assert asked == [{"n": 5}]
+    assert (tmp_path / "calls").read_text() == '{"n": 5}'
+
+
+def test_approval_is_asked_for_the_arguments_that_are_sent(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return False
+
+    properties = {"n": {"type": "integer"}, "force": {"type": "boolean", "default": True}}
+    erase = {**DESTRUCTIVE, "inputSchema": {"type": "object", "properties": properties}}
+    result = call(restarting(tmp_path, erase, None, approve=approve), "put", n="5")
+    assert "the user did not approve it" in result.value
+    assert asked == [{"n": 5, "force": True}]
 
 
 @pytest.mark.requirement("MC-06")
@@ -522,6 +618,38 @@ for line in sys.stdin:
     else:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+RESTARTING_SERVER = """
+import json, os, sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+with (folder / "starts").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+starts = len((folder / "starts").read_text().split())
+tool = json.loads(sys.argv[2])[min(starts, 2) - 1]
+if tool is None:
+    sys.exit("a lock is left behind")
+for line in sys.stdin:
+    request = json.loads(line)
+    method, id = request["method"], request.get("id")
+    if id is None:
+        continue
+    result = {}
+    if method == "initialize":
+        info = {"name": "s", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    elif method == "tools/list":
+        result = {"tools": [tool]}
+    elif method == "tools/call":
+        with (folder / "calls").open("a") as file:
+            file.write(json.dumps(request["params"]["arguments"]))
+        if starts == 1:
+            os._exit(1)
+        result = {"content": [{"type": "text", "text": request["params"]["name"]}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
 """
 
 

@@ -117,7 +117,8 @@ async def test_annotations_follow_from_the_effects(era: str) -> None:
         return id
 
     approved = tool_from_spec(ToolSpec("approved", needs_approval=True, effects=Effects(writes=("*",))), lambda _: 1)
-    async with Client(mcp_server([read, write, delete, unknown, approved]), mode=era) as client:
+    secret = tool_from_spec(ToolSpec("secret", needs_approval=True, read_only=True), lambda _: 1)
+    async with Client(mcp_server([read, write, delete, unknown, approved, secret]), mode=era) as client:
         hints = {declared.name: declared.annotations for declared in (await client.list_tools()).tools}
     assert hints == {
         "read": mcp_types.ToolAnnotations(read_only_hint=True),
@@ -125,6 +126,7 @@ async def test_annotations_follow_from_the_effects(era: str) -> None:
         "delete": mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
         "unknown": None,
         "approved": mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True),
+        "secret": mcp_types.ToolAnnotations(destructive_hint=True),
     }
 
 
@@ -546,6 +548,18 @@ async def test_tool_calls_read_only_tools_of_the_server() -> None:
     assert result.structured_content is not None
     assert result.structured_content["amount"] == 3
     assert "declared read-only" in result.structured_content["paid"]
+
+
+async def test_tool_that_needs_approval_is_not_called_by_other_tools() -> None:
+    source = _Source({"value": "got"}, ToolSpec("get", read_only=True, needs_approval=True))
+
+    async def ask(context: RunContext[None]) -> str:
+        return str((await context.call_tool("get", {})).value)
+
+    async with Client(mcp_server([source, ask])) as client:
+        result = await client.call_tool("ask", {})
+    assert texts(result) == ["get was not run: it needs the approval of a person, and nobody can be asked"]
+    assert source.calls == []
 
 
 async def test_calls_of_calls_are_ten_deep_at_most() -> None:

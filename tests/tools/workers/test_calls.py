@@ -15,7 +15,7 @@ import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._types.context import RunContext
-from midspan.errors import ConfigError, WorkerError
+from midspan.errors import ConfigError, ToolError, WorkerError
 from midspan.events import ToolProgress
 from midspan.messages import ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
@@ -269,6 +269,29 @@ def test_tool_of_a_worker_asks_the_user(workers: Workers) -> None:
     assert agent.run_sync("?", on_question=answer).tool_calls[0].value == "Sure? Yes!"
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (asyncio.CancelledError(), "ask_user was cancelled"),
+        (ToolError("file \udce9 is missing"), "file \ufffd is missing"),
+        (ValueError("file \udce9 is missing"), "ValueError: file \ufffd is missing"),
+    ],
+    ids=["cancelled", "surrogate", "surrogate of another error"],
+)
+def test_question_that_fails_is_an_error_for_the_tool_of_a_worker(
+    workers: Workers, error: BaseException, message: str
+) -> None:
+    async def on_question(_question: str, _schema: Any) -> str:
+        raise error
+
+    agent = Agent(ScriptedProvider([ToolCall("1", "ask", {"question": "Sure?"}), "done"]), tools=workers)
+
+    async def main() -> Any:
+        return (await agent.run("?", on_question=on_question)).tool_calls[0].value
+
+    assert message in run(main())
+
+
 def test_tool_that_calls_a_tool_of_its_own_pool_does_not_wait_for_itself(workers: Workers) -> None:
     agent = Agent(ScriptedProvider([ToolCall("1", "descend", {"levels": 2}), "done"]), tools=workers)
     [tool_run] = agent.run_sync("?").tool_calls
@@ -311,6 +334,39 @@ def test_read_only_and_idempotent_calls_are_run_again_three_times_at_most(
     call(workers, "pid")  # the next call finds an idle worker
     assert call(workers, "die_once", path=str(tmp_path / "b")).value == "done"
     assert "running die_once again, because its worker was killed by SIGSEGV" in caplog.text
+
+
+@pytest.mark.requirement("W-05")
+@pytest.mark.parametrize("is_idle", [True, False], ids=["idle worker", "new worker"])
+@pytest.mark.parametrize("change", ["raise ValueError('broken')", "del put"])
+def test_outcome_stays_unknown_if_the_call_cannot_be_run_again(
+    make_workers: Callable[..., Workers], tmp_path: Path, is_idle: bool, change: str
+) -> None:
+    file, lines = tmp_path / "mytools.py", tmp_path / "lines"
+    file.write_text(f"""
+import os
+from pathlib import Path
+from midspan import tool
+
+def other() -> None:
+    "Does nothing."
+
+@tool(writes="lines", idempotent=True)
+def put() -> None:
+    "Writes a line, and ends the process."
+    with Path({str(lines)!r}).open("a") as file:
+        file.write("line")
+    with Path(__file__).open("a") as file:
+        file.write({change!r})
+    os._exit(1)
+""")
+    workers = make_workers(file)
+    if is_idle:
+        run(workers.list_tools())
+    result = call(workers, "put")
+    assert lines.read_text() == "line"
+    assert result.value == "put: outcome unknown: its process exited with code 1; it may have had an effect"
+    assert result.notes == ()
 
 
 @pytest.mark.requirement("W-05")

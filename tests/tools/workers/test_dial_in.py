@@ -1,12 +1,14 @@
 """Workers that connect to a host, over a Unix socket or TCP, with a token."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import socket
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,12 +198,13 @@ REGISTER = Register(VERSION, TOKEN, 1)
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\xff\xff\xff\xff",
+        (2**21 + 1).to_bytes(4, "big"),
         b"\x00\x00\x00\x05hello",
         encode(Log(0, 20, "before it has registered")),
         encode(Register(VERSION + 1, TOKEN, 1)),
         encode(REGISTER),  # without tools
     ],
-    ids=["http", "oversized", "garbage", "early", "version", "no tools"],
+    ids=["http", "oversized", "large", "garbage", "early", "version", "no tools"],
 )
 def test_connection_that_does_not_follow_the_protocol_is_closed_and_no_other(
     host: Workers, dial: Dial, data: bytes
@@ -217,6 +220,42 @@ def test_connection_that_does_not_follow_the_protocol_is_closed_and_no_other(
         assert (await host.execute_in_session(None, "count", {})).value == 2
 
     run(main())
+
+
+@pytest.mark.requirement("W-08")
+def test_connections_without_a_token_are_limited_and_others_wait(
+    host: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midspan.tools.workers.listener._MAX_UNREGISTERED", 2)
+    register = encode(Register(VERSION, TOKEN, 1, (RegisteredTool(ToolSpec("guess"), None),)))
+    with connected(host) as first, connected(host) as second, connected(host) as worker:
+        for stranger in (first, second):
+            assert stranger.recv(4096), "the first frame of the host"
+        worker.sendall(register)
+        worker.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            worker.recv(4096)
+        second.sendall(register)  # a worker that is registered leaves its place
+        worker.settimeout(BOUND)
+        assert worker.recv(4096)
+        with connected(host) as last:
+            first.close()
+            assert last.recv(4096)
+
+
+@pytest.mark.requirement("W-08")
+def test_what_a_refused_worker_sends_is_not_stored(host: Workers) -> None:
+    with connected(host) as stranger:
+        stranger.sendall(encode(Register(VERSION, "wrong" * 4, 1)))
+        stranger.recv(4096)
+        stranger.recv(4096)
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(OSError):  # the host closes the connection after a while
+                stranger.sendall((2**25).to_bytes(4, "big") + bytes(2**24))
+            assert tracemalloc.get_traced_memory()[0] < 2**23
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.requirement("W-08", "W-05")

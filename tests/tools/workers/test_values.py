@@ -25,6 +25,7 @@ from midspan.tools.workers.supervisor import NOT_KILLED
 
 CALL = ToolCall("c", "f")
 PLAIN, READ = ToolSpec("f"), ToolSpec("f", effects=Effects(reads=("x",)))
+IDEMPOTENT = ToolSpec("f", effects=Effects(writes=("x",), idempotent=True))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,12 @@ def test_exit_of_a_worker_is_described(code: int, description: str) -> None:
         ),
         (Ended("died", "exited"), READ, 0, "f failed: its process exited"),
         (Ended("died", "exited"), READ, 2, "f failed in 3 runs: its process exited"),
+        (
+            Ended("died", "exited"),
+            IDEMPOTENT,
+            3,
+            "f: outcome unknown: its process exited in 4 runs; it may have had an effect",
+        ),
         (Ended("died", "exited"), PLAIN, 0, "f: outcome unknown: its process exited; it may have had an effect"),
     ],
 )

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from midspan._schema.arguments import SchemaValidator
 from midspan._types.context import RunContext
-from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan.errors import SchemaError, ToolError
 from midspan.tools.mcp.connection import MCPConnection
 from midspan.tools.mcp.conversion import RemoteTool, describe_invalid, to_tool_result
@@ -45,12 +45,13 @@ class Lost(Struct, frozen=True):
     is_misbehaviour: bool = False
     """Whether the server broke the rules, so that a second attempt makes no sense."""
 
-    def describe(self, call: ToolCall, server: str) -> str:
-        """Return what the model reads."""
+    def result(self, call: ToolCall, server: str) -> ToolResult:
+        """Return the result of the call."""
         if self.is_not_sent:
-            return f"{call.name} was not run: the server {server} cannot be reached: {self.message}"
+            message = f"{call.name} was not run: the server {server} cannot be reached: {self.message}"
+            return call.error_result(message, NOT_RUN)
         lost = f"the connection to {server} was lost during {call.name}"
-        return f"{lost}: {self.message}. The outcome is unknown: the call may have had an effect."
+        return call.error_result(f"{lost}: {self.message}. The outcome is unknown: the call may have had an effect.")
 
 
 class _ActiveCall:
@@ -88,9 +89,12 @@ class _ActiveCall:
                 self._started = monotonic()
                 self._reschedule(None if self._timeout is None else max(0.0, self._timeout - self._used))
 
+    def end(self) -> None:
+        """Note that the call has its result. Questions of the server may still be open."""
+        self._guard = None
+
     def _reschedule(self, seconds: float | None) -> None:
-        assert self._guard is not None, "the call is running"
-        if not self._guard.expired():
+        if self._guard is not None and not self._guard.expired():
             self._guard.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
@@ -127,6 +131,9 @@ class Calls:
         timeout: float | None,
     ) -> tuple[ToolResult, Lost | None]:
         """Make a call and return its result, and how the connection was lost if it was."""
+        if connection.is_closed:  # as after a long wait for approval
+            lost = Lost("the connection was closed", is_not_sent=True, ends_session=True)
+            return lost.result(call, self._server), lost
         active = _ActiveCall(context, timeout)
         token = _current.set(active)
         self._active.add(active)
@@ -147,6 +154,7 @@ class Calls:
         except ValidationError as error:
             return call.error_result(f"{call.name} failed: {describe_invalid(error)}"), None
         finally:
+            active.end()
             self._active.discard(active)
             _current.reset(token)
         return to_tool_result(call, result, tool, max_chars=config.max_result_chars), None
@@ -159,7 +167,7 @@ class Calls:
             lost = Lost(message, ends_session=connection.is_closed)
         else:
             return call.error_result(f"{call.name} failed: {message}"), None
-        return call.error_result(lost.describe(call, self._server)), lost
+        return lost.result(call, self._server), lost
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """Answer a question of the server by asking the user of the run that it belongs to."""
@@ -174,7 +182,12 @@ class Calls:
                 return await _ask(active.context, params, self._server)
             except (ToolError, SchemaError) as error:
                 _log.info("a question of the server %s was not answered: %s", self._server, error)
-                return types.ElicitResult(action="cancel")
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                _log.info("a question of the server %s was cancelled", self._server)
+            return types.ElicitResult(action="cancel")
 
     def _only_run(self) -> _ActiveCall | None:
         """Return a call of the run that has calls in flight, if there is only one such run."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Protocol, Self, cast
 
 from mcp import Client, types
@@ -18,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter, ValidationError
 
+from midspan._types.texts import count_noun
 from midspan._version import VERSION
 from midspan.tools.mcp.conversion import describe_invalid
 from midspan.tools.mcp.protocols import ProtocolInfo
@@ -31,11 +33,15 @@ CLOSE_SECONDS = 10.0
 """How long a session may take to end before its task is cancelled."""
 _MAX_PAGES = 1_000
 _MAX_TOOLS = 10_000
+_MAX_PARTS = 10_000
+"""Of one result."""
 _RELISTEN_SECONDS = 5.0
 _CLIENT_INFO = types.Implementation(name="midspan", version=VERSION)
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+_MAX_NAMED = 3
+"""Unknown types of content in a log record."""
 _CONTENT_TYPES = frozenset(("text", "image", "audio", "resource", "resource_link"))
 _LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
 
@@ -152,7 +158,10 @@ class MCPConnection:
     @asynccontextmanager
     async def _streams(self) -> AsyncGenerator[Any, None]:
         async with self.transport.open(self._lost) as (messages, requests):
-            yield _ReadableMessages(messages, lambda: self.session.protocol_version), requests
+            yield _ReadableMessages(messages, self._protocol_version), requests
+
+    def _protocol_version(self) -> str | None:
+        return None if self._session is None else self._session.protocol_version
 
     def _lost(self) -> None:
         self.is_closed = True
@@ -188,7 +197,7 @@ class MCPConnection:
             page = await self.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             tools += page.tools
             if len(tools) > _MAX_TOOLS:
-                raise MCPError(types.INTERNAL_ERROR, f"the server lists more than {_MAX_TOOLS:,} tools")
+                raise MCPError(types.INTERNAL_ERROR, _too_many_tools())
             cursor = page.next_cursor
             if not cursor or cursor in seen:
                 return tools
@@ -274,31 +283,67 @@ class _ReadableMessages:
     async def __anext__(self) -> Any:
         item = await anext(self._stream)
         if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
-            result = item.message.result
-            if isinstance(content := result.get("content"), list):
-                result["content"] = [_known_block(block) for block in content]
-            if isinstance(tools := result.get("tools"), list):
-                result["tools"] = [tool for tool in tools if self._is_readable({**result, "tools": [tool]})]
+            return replace(item, message=self._readable(item.message))
         return item
 
-    def _is_readable(self, listing: dict[str, Any]) -> bool:
+    def _readable(self, response: types.JSONRPCResponse) -> types.JSONRPCResponse | types.JSONRPCError:
+        """Remove what cannot be read, or refuse a message whose parts would take too long to check one by one."""
+        result = response.result
+        content, tools = result.get("content"), result.get("tools")
+        if isinstance(content, list):
+            if len(content) > _MAX_PARTS:
+                return _refused(response, f"the server sent a result of more than {_MAX_PARTS:,} parts")
+            result["content"] = _known_blocks(content)
+        if isinstance(tools, list):
+            if len(tools) > _MAX_TOOLS:
+                return _refused(response, _too_many_tools())
+            result["tools"] = _readable_tools(tools, self._protocol_version() or types.LATEST_PROTOCOL_VERSION)
+        return response
+
+
+def _refused(response: types.JSONRPCResponse, problem: str) -> types.JSONRPCError:
+    error = types.ErrorData(code=types.INTERNAL_ERROR, message=problem)
+    return types.JSONRPCError(jsonrpc="2.0", id=response.id, error=error)
+
+
+def _too_many_tools() -> str:
+    return f"the server lists more than {_MAX_TOOLS:,} tools"
+
+
+def _readable_tools(tools: list[Any], version: str) -> list[Any]:
+    readable: list[Any] = []
+    problem = ""
+    for tool in tools:
+        # The other fields are what a listing needs, and not those of the server: they may be large.
+        listing = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         try:
-            types.methods.validate_server_result(
-                "tools/list", self._protocol_version() or types.LATEST_PROTOCOL_VERSION, listing
-            )
+            types.methods.validate_server_result("tools/list", version, listing)
         except ValidationError as error:
-            name = listing["tools"][0].get("name") if isinstance(listing["tools"][0], dict) else None
-            _log.warning("the tool %r of an MCP server is left out: %s", name, describe_invalid(error))
-            return False
-        return True
+            name = tool.get("name") if isinstance(tool, dict) else None
+            problem = problem or f"{name!r:.80}: {describe_invalid(error)}"
+        else:
+            readable.append(tool)
+    if problem:
+        text = "%s of an MCP server cannot be read and left out; the first is %s"
+        _log.warning(text, count_noun(len(tools) - len(readable), "tool"), problem)
+    return readable
 
 
-def _known_block(block: Any) -> Any:
+def _known_blocks(content: list[Any]) -> list[Any]:
+    unknown = [str(block["type"])[:80] for block in content if _is_unknown(block)]
+    if unknown:
+        text = "%s of a result left out, because the type is unknown: %s"
+        _log.warning(text, count_noun(len(unknown), "part"), ", ".join(map(repr, sorted(set(unknown))[:_MAX_NAMED])))
+    return [_omitted(block) if _is_unknown(block) else block for block in content]
+
+
+def _is_unknown(block: Any) -> bool:
     content_type = block.get("type") if isinstance(block, dict) else None
-    if not isinstance(content_type, str) or content_type in _CONTENT_TYPES:
-        return block
-    _log.warning("content of the unknown type %r is left out of a result", content_type)
-    return {"type": "text", "text": f"[content of the unknown type {content_type!r:.80} was left out]"}
+    return isinstance(content_type, str) and content_type not in _CONTENT_TYPES
+
+
+def _omitted(block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": f"[content of the unknown type {block['type']!r:.80} was left out]"}
 
 
 async def _log_message(params: types.LoggingMessageNotificationParams) -> None:

@@ -17,7 +17,7 @@ from midspan._schema.jsonable import to_jsonable
 from midspan._schema.tree import change_subschemas
 from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan._types.texts import replace_surrogates, truncate
+from midspan._types.texts import count_noun, replace_surrogates, truncate
 from midspan.errors import ConfigError, ResultError
 from midspan.tools.source import bulleted
 
@@ -157,14 +157,29 @@ def _error(call: ToolCall, content: Iterable[Text | Blob | Resource]) -> ToolRes
 
 
 def _shortened(content: Iterable[Text | Blob | Resource], max_chars: int) -> tuple[Text | Blob | Resource, ...]:
-    """Return the content with at most `max_chars` characters of text."""
-    left = max_chars
+    """Return the content with at most `max_chars` characters of texts, URLs and names; a note replaces the rest."""
+    left, omitted = max_chars, 0
     parts: list[Text | Blob | Resource] = []
     for part in content:
-        text = "" if isinstance(part, Blob) else part.text or ""
+        if isinstance(part, Blob):
+            parts.append(part)
+            continue
+        left -= _label_chars(part)
+        if left <= 0:
+            omitted += 1
+            continue
+        text = part.text or ""
         parts.append(part if len(text) <= left else replace(part, text=truncate(text, left)))
-        left = max(0, left - len(text))
+        left -= len(text)
+    if omitted:
+        parts.append(Text(f"[{count_noun(omitted, 'part')} left out: a result has at most {max_chars:,} characters]"))
     return tuple(parts)
+
+
+def _label_chars(part: Text | Resource) -> int:
+    """Return the length of the fields that describe a resource."""
+    labels = (part.url, part.name, part.media_type) if isinstance(part, Resource) else ()
+    return sum(len(label or "") for label in labels)
 
 
 def _part(block: types.ContentBlock) -> Text | Blob | Resource:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Unpack
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -50,6 +51,18 @@ class Unavailable(Exception):
     """The server cannot be used now."""
 
 
+class _PreparedCall(Struct, frozen=True, eq=False):
+    """A call that can be sent, and where to."""
+
+    connection: "MCPConnection"
+    calls: "Calls"
+    tool: "RemoteTool"
+    call: ToolCall
+    """With coerced and defaulted arguments."""
+    changes: tuple[str, ...]
+    """What was changed in the arguments."""
+
+
 class MCPServer(ToolSource):
     """The tools of an MCP server: `MCPServer("npx -y …")`, `MCPServer([…])` or `MCPServer(url="https://…")`.
 
@@ -71,6 +84,7 @@ class MCPServer(ToolSource):
         self._lost: MCPConnection | None = None
         """The connection that ended last."""
         self._opening: asyncio.Lock | None = None
+        self._opening_loop: asyncio.AbstractEventLoop | None = None
         self._tools: dict[str, RemoteTool] = {}
         self._definitions: dict[str, Definition] = {}
         self._held_back: dict[str, str] = {}
@@ -131,8 +145,8 @@ class MCPServer(ToolSource):
         connection = self._usable()
         if connection is not None and not self._is_outdated():
             return connection
-        if self._opening is None or (self._connection is not None and self._connection.loop is not _loop()):
-            self._opening = asyncio.Lock()
+        if self._opening is None or self._opening_loop is not _loop():
+            self._opening, self._opening_loop = asyncio.Lock(), _loop()
         async with self._opening:
             connection = self._usable()
             if connection is not None and not self._is_outdated():
@@ -315,38 +329,55 @@ class MCPServer(ToolSource):
 
     async def _call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
         caller_deadline = context.deadline
+        approved: ToolCall | None = None
+        unknown: ToolResult | None = None  # of the first attempt, if the server may have run it
         for attempt in range(_MAX_ATTEMPTS):
-            try:
-                connection, calls = await self._connection_for(call)
-            except Unavailable as error:
-                message = f"{call.name} was not run: the server {self.name} is not available: {error}"
-                return call.error_result(message, NOT_RUN)
-            tool = self._tools.get(call.name)
-            if tool is None:
-                return self._unknown(call)
-            validated = tool.parameters.validate(call.arguments)
-            if validated.problems:
-                return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
-            if not attempt and tool.spec.needs_approval and not await self._is_approved(call):
-                return call.error_result(
-                    f"{call.name} was not run: it requires approval, and the user did not approve it", FORBIDDEN
-                )
+            prepared = await self._prepare(call, approved)
+            if isinstance(prepared, ToolResult):
+                return unknown or prepared
+            tool, checked, connection = prepared.tool, prepared.call, prepared.connection
+            approved = checked if tool.spec.needs_approval else None
             context.start(self.config.timeout)
-            checked = call if validated.arguments is call.arguments else replace(call, arguments=validated.arguments)
             timeout = _timeout(self.config.timeout, caller_deadline)
-            result, lost = await calls.run(connection, checked, tool, context, self.config, timeout=timeout)
+            result, lost = await prepared.calls.run(connection, checked, tool, context, self.config, timeout=timeout)
             if lost is None:
                 self._failures = 0
-                return replace(result, notes=(*validated.changes, *result.notes)) if validated.changes else result
+                return replace(result, notes=(*prepared.changes, *result.notes)) if prepared.changes else result
             if lost.ends_session:
                 await connection.close()
+            if not lost.is_not_sent:
+                unknown = result
             can_retry = lost.is_not_sent or (tool.spec.safe_to_retry and not lost.is_misbehaviour)
             if attempt + 1 == _MAX_ATTEMPTS or not can_retry:
                 if self._lost is not connection:  # its end counts once, and not once for each call in flight
                     self._lost = connection if lost.ends_session else None
                     self._back_off(lost.message)
-                return replace(result, notes=(f"The call was tried {attempt + 1} times.",)) if attempt else result
+                result = unknown or result
+                note = f"The call was tried {attempt + 1} times."
+                return replace(result, notes=(*result.notes, note)) if attempt else result
         raise AssertionError("the last attempt returns")
+
+    async def _prepare(self, call: ToolCall, approved: ToolCall | None) -> "_PreparedCall | ToolResult":
+        """Connect, validate the arguments and ask for approval; return the result of a call that cannot be sent.
+
+        `approved` is the call as it was approved before, so that nobody is asked twice.
+        """
+        try:
+            connection, calls = await self._connection_for(call)
+        except Unavailable as error:
+            message = f"{call.name} was not run: the server {self.name} is not available: {error}"
+            return call.error_result(message, NOT_RUN)
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return self._unknown(call)
+        validated = tool.parameters.validate(call.arguments)
+        if validated.problems:
+            return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+        checked = call if validated.arguments is call.arguments else replace(call, arguments=validated.arguments)
+        if tool.spec.needs_approval and checked != approved and not await self._is_approved(checked):
+            message = f"{call.name} was not run: it requires approval, and the user did not approve it"
+            return call.error_result(message, FORBIDDEN)
+        return _PreparedCall(connection, calls, tool, checked, validated.changes)
 
     async def _connection_for(self, call: ToolCall) -> "tuple[MCPConnection, Calls]":
         connection = self._usable()

@@ -25,8 +25,8 @@ _log = logging.getLogger("midspan.tools.workers")
 
 CANCEL_SECONDS = 2.0
 """How long a call that was cancelled, or a worker that has to stop, may take to end before it is killed."""
-_MAX_REGISTRATION_BYTES = 8 * 2**20
-"""Of a frame from a worker that has not shown its token yet."""
+_MAX_REGISTRATION_BYTES = 2 * 2**20
+"""Of a frame from a remote worker that has not shown its token yet."""
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
@@ -63,7 +63,8 @@ class WorkerConnection:
         self._process = process
         self._limits = limits
         self._on_registered = on_registered
-        self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
+        max_bytes = _MAX_REGISTRATION_BYTES if process is None else protocol.MAX_FRAME_BYTES
+        self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, max_bytes)
         self._start_lock = threading.Lock()
         """Held while `job`, `_cause` or `_is_stopping` change in a way that matters to another thread."""
         self._number = 0
@@ -74,6 +75,7 @@ class WorkerConnection:
         self._cause: Cause | None = None
         """Why the worker is being killed."""
         self._is_stopping = False
+        self._is_refused = False
         self._missed_pings = 0
         self._description = ""
         self._exit_code: int | None = None
@@ -199,6 +201,7 @@ class WorkerConnection:
 
     def refuse(self, reason: str) -> None:
         """Close the connection to a worker that has connected itself."""
+        self._is_refused = True
         self.send(protocol.Refuse(reason))
         self._cause = "closed"
         self.loop.call_later(CANCEL_SECONDS, self._disconnect)  # it closes first, if it is a worker
@@ -238,6 +241,8 @@ class WorkerConnection:
             self._exit_task = self.loop.create_task(self._wait_for_exit())
 
     def _feed(self, data: bytes) -> None:
+        if self._is_refused:
+            return  # it may send anything until the connection is closed
         try:
             for message in self._decoder.feed(data):
                 if isinstance(message, protocol.Exit):

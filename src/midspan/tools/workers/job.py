@@ -12,7 +12,7 @@ from msgspec import Struct
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan._types.texts import NOT_JSON, count_noun
+from midspan._types.texts import NOT_JSON, count_noun, truncate
 from midspan.errors import ToolError
 from midspan.tools.source import describe_error
 from midspan.tools.workers.protocol import Call, Callback, CallbackResult
@@ -48,6 +48,10 @@ class Job:
         self.arguments = encode_json(call.arguments)
         self.callers = _callers.get()
         """The calls that wait for this one: their tools made it, directly or through other tools or agents."""
+        self.reruns = 0
+        """How often it was run again after its worker had died."""
+        self.died: ToolResult | None = None
+        """The result of the last run whose worker died, for a call that cannot be run again."""
         self.is_cancelled = False
         self.on_cancel: Callable[[], object] | None = None
         """What the pool does if the call is cancelled; it is used in the event loop of the pool only."""
@@ -122,9 +126,19 @@ class Job:
             value = encode_json(await ask(message.subject, _decode_json(message.value)))
         except ToolError as error:
             problem = str(error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            problem = f"{message.kind} was cancelled"
         except Exception as error:  # noqa: BLE001 - `ask_user` is user code
             problem = describe_error(error)
-        reply(CallbackResult(message.number, value, problem))
+        reply(CallbackResult(message.number, value, None if problem is None else truncate(problem)))
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task itself was cancelled, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
@@ -155,10 +169,11 @@ class Ended(Struct, frozen=True):
             return call.error_result(f"{name} timed out after {count_noun(self.seconds, 'second')}; {killed}")
         if self.cause == "cancelled":
             return call.error_result(f"{name} was cancelled; {killed}")
-        if spec.safe_to_retry:
-            runs = f" in {reruns + 1} runs" if reruns else ""
+        runs = f" in {reruns + 1} runs" if reruns else ""
+        if spec.changes is False:
             return call.error_result(f"{name} failed{runs}: its process {self.description}")
-        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
+        message = f"{name}: outcome unknown: its process {self.description}{runs}; it may have had an effect"
+        return call.error_result(message)
 
 
 OnOutcome = Callable[[ToolResult | Ended], object]

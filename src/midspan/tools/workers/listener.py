@@ -15,6 +15,8 @@ from midspan.tools.workers.setup import PoolOptions
 _log = logging.getLogger("midspan.tools.workers")
 
 _RETRY_SECONDS = 1.0
+_MAX_UNREGISTERED = 64
+"""Connections whose token is not known yet. Others are accepted later: each may need some memory."""
 OnWorker = Callable[[WorkerConnection], object]
 
 
@@ -37,6 +39,7 @@ class Listener:
         self._on_connected = on_connected
         self._on_registered = on_registered
         self._server: socket.socket | None = None
+        self._unregistered: set[WorkerConnection] = set()
 
     def start(self) -> None:
         """Accept workers. It does nothing if it has been called before."""
@@ -63,7 +66,7 @@ class Listener:
             self.address.remove()
 
     def _listen(self) -> None:
-        if self._server is not None:
+        if self._server is not None and len(self._unregistered) < _MAX_UNREGISTERED:
             asyncio.get_running_loop().add_reader(self._server, self._accept, self._server)
 
     def _accept(self, server: socket.socket) -> None:
@@ -79,7 +82,17 @@ class Listener:
             keep_alive(connection)
         worker = WorkerConnection(connection, None, self._options.limits, self._register)
         worker.loop.call_later(self._options.limits.start_seconds, self._close_unregistered, worker)
+        self._unregistered.add(worker)
+        worker.ended.add_done_callback(lambda _: self._forget(worker))
+        if len(self._unregistered) >= _MAX_UNREGISTERED:
+            worker.loop.remove_reader(server)
         self._on_connected(worker)
+
+    def _forget(self, worker: WorkerConnection) -> None:
+        """Make room for another connection: this one has registered, or it has ended."""
+        if worker in self._unregistered:
+            self._unregistered.remove(worker)
+            self._listen()
 
     def _close_unregistered(self, worker: WorkerConnection) -> None:
         if not worker.is_registered:
@@ -100,6 +113,7 @@ class Listener:
             if other:
                 problem = f"another worker has registered {other[0]!r} with another declaration"
         if problem is None:
+            self._forget(worker)
             self._on_registered(worker)
         else:
             _log.warning("a worker was refused: %s", problem)

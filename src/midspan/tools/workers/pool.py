@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from midspan._types.parts import NOT_RUN, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import ToolListing, describe_error, unknown_tool_result
 from midspan.tools.workers.address import HostAddress
@@ -127,18 +128,18 @@ class WorkerPool:
         if isinstance(outcome, Ended):
             spec = worker.tools[job.call.name].spec
             if outcome.may_rerun(spec) and not job.is_cancelled:
-                _log_rerun(job, outcome)
-                self._start_run(job, reruns=1)
+                _note_rerun(job, outcome, spec)
+                self._start_run(job)
                 return
             outcome = outcome.result(job.call, spec)
         job.finish(outcome)
 
-    def _start_run(self, job: Job, reruns: int = 0) -> None:
+    def _start_run(self, job: Job) -> None:
         def finish(task: asyncio.Task[None]) -> None:
             if task.cancelled():  # before its first step: later, `_run` gives a result
-                job.finish(_cancelled(job, reruns))
+                job.finish(_cancelled(job))
 
-        task = self._create_task(self._run(job, reruns))
+        task = self._create_task(self._run(job))
         task.add_done_callback(finish)
         job.on_cancel = task.cancel
 
@@ -149,24 +150,26 @@ class WorkerPool:
         if on_cancel is not None:
             on_cancel()
 
-    async def _run(self, job: Job, reruns: int) -> None:
+    async def _run(self, job: Job) -> None:
         call = job.call
         try:
             if job.session is None:
-                result = await self._run_in_pool(job, reruns)
+                result = await self._run_in_pool(job)
             else:
                 result = await self._sessions.run(job, job.session)
         except asyncio.CancelledError:
-            result = _cancelled(job, reruns)
+            result = _cancelled(job)
         except (ConfigError, WorkerError) as error:
             result = call.error_result(f"{call.name} was not run: {error}", NOT_RUN)
         except Exception as error:  # noqa: BLE001 - the caller must get a result
             _log.exception("the call of %s failed", call.name)
             result = call.error_result(f"{call.name} failed: {describe_error(error)}")
+        if job.died is not None and NOT_RUN in result.notes:  # now, but an earlier run may have had an effect
+            result = job.died
         job.finish(result)
 
-    async def _run_in_pool(self, job: Job, reruns: int) -> ToolResult:
-        """Run a call, and again if its worker dies; `reruns` says how often that has happened already."""
+    async def _run_in_pool(self, job: Job) -> ToolResult:
+        """Run a call, and again if its worker dies."""
         await self._ready()
         for _ in range(_MAX_STARTS):
             if job.call.name not in self._tools:
@@ -181,10 +184,9 @@ class WorkerPool:
             if isinstance(outcome, ToolResult):
                 return outcome
             spec = worker.tools[job.call.name].spec
-            if job.is_cancelled or reruns == _MAX_RERUNS or not outcome.may_rerun(spec):
-                return outcome.result(job.call, spec, reruns=reruns)
-            _log_rerun(job, outcome)
-            reruns += 1
+            if job.is_cancelled or job.reruns == _MAX_RERUNS or not outcome.may_rerun(spec):
+                return outcome.result(job.call, spec, reruns=job.reruns)
+            _note_rerun(job, outcome, spec)
         raise WorkerError("its workers ended before they could run it")
 
     # Workers of the pool.
@@ -295,6 +297,9 @@ class WorkerPool:
         if tools != self._tools:
             self._tools = tools
             self._version += 1
+        for waiter in self._waiters:
+            if waiter.job is not None and waiter.job.call.name not in tools:
+                waiter.fail(WorkerError("the file of the tools does not have it any more"))
         self._workers.add(worker)
         worker.ended.add_done_callback(lambda _: self._remove(worker))
         self._release(worker)
@@ -405,12 +410,14 @@ class WorkerPool:
         return task
 
 
-def _log_rerun(job: Job, ended: Ended) -> None:
+def _note_rerun(job: Job, ended: Ended, spec: ToolSpec) -> None:
     _log.warning("running %s again, because its worker %s", job.call.name, ended.description)
+    job.died = ended.result(job.call, spec, reruns=job.reruns)
+    job.reruns += 1
 
 
-def _cancelled(job: Job, reruns: int) -> ToolResult:
+def _cancelled(job: Job) -> ToolResult:
     """Return the result of a call that was cancelled while no worker ran it."""
-    if reruns:
-        return job.call.error_result(f"{job.call.name} was cancelled after its worker died")
+    if job.died is not None:
+        return job.died
     return job.call.error_result(f"{job.call.name} was cancelled before it started", NOT_RUN)

@@ -95,11 +95,11 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _annotations(spec: ToolSpec) -> mcp_types.ToolAnnotations | None:
-    """Return what the effects of a tool mean in the words of MCP."""
-    changes = spec.changes
+    """Return what the effects of a tool mean in the words of MCP, whose clients ask before destructive calls only."""
+    changes = None if spec.needs_approval and spec.changes is False else spec.changes
     hints: dict[str, bool | None] = {
         "read_only_hint": None if changes is None else not changes,
-        "destructive_hint": True if spec.needs_approval and changes is not False else spec.destructive,
+        "destructive_hint": True if spec.needs_approval else spec.destructive,
         "idempotent_hint": True if spec.effects is not None and spec.effects.idempotent else None,
         "open_world_hint": spec.open_world,
     }

@@ -223,6 +223,9 @@ class ToolServer(Server[None]):
                 f"{name} was not run: a tool may only call tools declared read-only, {_MAX_DEPTH} deep at most",
                 FORBIDDEN,
             )
+        if tool.spec.needs_approval:
+            message = f"{name} was not run: it needs the approval of a person, and nobody can be asked"
+            return call.error_result(message, FORBIDDEN)
         context: RunContext[Any] = RunContext(
             run_id=parent.run_id, call_id=call.id, depth=parent.depth + 1, deadline=parent.deadline, host=host
         )
