@@ -80,11 +80,7 @@ class RunContext(Generic[User]):
         self._host = host
         self._on_error = on_error
         self.routes = routes
-        """Where wrapper sources send the calls of this run, by the id of the wrapper.
-
-        They belong to the listing whose tools the model was offered: a later listing, of another run, may give the
-        same name to another tool.
-        """
+        """Where each wrapper source, by its id, sends the calls of this run; a later listing may rename its tools."""
 
     def start(self, timeout: float | None) -> float:
         """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""

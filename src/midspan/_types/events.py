@@ -34,10 +34,7 @@ class TurnStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_sta
     tool_choice: ToolChoice | None = None
     """The tool choice of the request."""
     tools_withdrawn: bool = False
-    """The model may only answer, because a limit was reached.
-
-    Its tools stay declared, but only a call that gives the answer is allowed.
-    """
+    """The model may only answer, because a limit was reached. Only a call that gives the answer is allowed."""
     limit: str | None = None
     """The limit that was reached."""
 
