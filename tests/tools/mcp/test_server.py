@@ -402,6 +402,20 @@ def test_outcome_stays_unknown_if_the_call_cannot_be_made_again(tmp_path: Path, 
     assert result.notes == ()
 
 
+def test_call_is_not_made_again_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("midspan.tools.mcp.server.monotonic", lambda: now[0])
+
+    async def approve(call: ToolCall) -> bool:
+        now[0] += 900
+        return True
+
+    server = restarting(tmp_path, IDEMPOTENT, DESTRUCTIVE, approve=approve)
+    context: RunContext[None] = RunContext(deadline=now[0] + 900)
+    assert "The outcome is unknown" in call(server, "put", context, n=5).value
+    assert (tmp_path / "calls").read_text() == '{"n": 5}'
+
+
 def test_tool_that_became_destructive_is_approved_before_the_second_attempt(tmp_path: Path) -> None:
     asked: list[dict[str, Any]] = []
 

@@ -339,6 +339,8 @@ class MCPServer(ToolSource):
             approved = checked if tool.spec.needs_approval else None
             context.start(self.config.timeout)
             timeout = _timeout(self.config.timeout, caller_deadline)
+            if unknown is not None and timeout == 0:
+                return unknown
             result, lost = await prepared.calls.run(connection, checked, tool, context, self.config, timeout=timeout)
             if lost is None:
                 self._failures = 0

@@ -213,7 +213,7 @@ class ToolServer(Server[None]):
     async def call_nested(
         self, host: ServedCall, parent: RunContext[Any], name: str, arguments: dict[str, Any]
     ) -> ToolResult:
-        """Run a call that a tool makes. As in a run, only tools that are declared read-only can be called."""
+        """Run a call that a tool makes. As in a run, only read-only tools that need no approval can be called."""
         call = ToolCall(local_id(), name, arguments)
         tool = await self._find(name)
         if tool is None:
