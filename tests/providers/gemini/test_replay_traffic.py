@@ -154,7 +154,7 @@ def test_a_request_that_the_server_rejected_may_be_of_any_form(tmp_path: Path) -
         {"response": ["a"], "status": 429},
         {"response": "", "response_kind": "sse"},
         {"response": 'data: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: {"choi', "response_kind": "sse"},
-        {"response": ': ping\r\rdata: {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}\r\r',
+        {"response": ': ping\n\ndata: {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}\n\n',
          "response_kind": "sse"},
         {"url": "https://api.openai.com/v1/embeddings"},
         {"provider": "someone", "response": chat_answer(content="a", odd=1)},
