@@ -355,8 +355,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
     parser.add_argument("--seconds", type=float, default=4, help="time of the tests for one mutation, unmutated")
-    divider = sys.argv.index("--")
+    divider = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:divider])
+    if divider == len(sys.argv):
+        parser.error("name the tests after `--`, such as -- tests/loop")
     paths = [path for source in options.sources for path in ([source] if source.is_file() else source.rglob("*.py"))]
     instrument(sorted(paths))
     print(f"{len(mutations)} mutations in {len(paths)} modules", flush=True)
