@@ -1,6 +1,7 @@
 """`midspan mcp`, and MCP servers in `ask`, `chat` and `tools`."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,7 +180,8 @@ def test_unavailable_server_is_shown_once(home: Path) -> None:
 
 def test_doctor_says_what_works(home: Path, config: str) -> None:
     ended = midspan("mcp", "doctor", "--mcp", config, home=home)
-    assert (ended.code, ended.out) == (0, "ok      s: 19 tools, protocol 2025-11-25\n")
+    assert ended.code == 0
+    assert re.fullmatch(r"ok      s: \d+ tools, protocol 2025-11-25\n", ended.out)
     broken = write_config(home / "broken.json", command="no-such-command")
     ended = midspan("mcp", "doctor", "--mcp", str(broken), "--json", home=home)
     assert ended.code == 1
