@@ -155,6 +155,12 @@ def test_json_is_printed_if_the_run_fails(home: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("command", [("ask", "--model", "offline"), ("--model", "offline"), ()])
+def test_words_after_two_dashes_are_the_question(home: Path, command: tuple[str, ...]) -> None:
+    ended = midspan(*command, "--", "--what", "is", "2 + 2?", home=home)
+    assert (ended.code, "4" in ended.out) == (0, True)
+
+
 def test_piped_text_is_put_before_the_question(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(response({"text": "short"}))

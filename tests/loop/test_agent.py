@@ -239,6 +239,26 @@ def test_run_calls_the_tools_that_its_model_was_offered_after_another_run_has_li
     assert (value, offered) == ("files: delete", ["files_delete", "delete"])
 
 
+def test_tools_that_a_source_has_not_listed_are_not_run() -> None:
+    source = Changing("read")
+
+    @tool
+    async def ask(context: RunContext[None]) -> str:
+        """Call the other tool."""
+        return str((await context.call_tool("delete", {})).value)
+
+    unknown = "unknown tool: delete; the tools are: read"
+    result = Agent(ScriptedProvider([ToolCall("1", "delete"), "done"]), tools=source).run_sync("?")
+    assert (result.tool_calls[0].value, result.tool_calls[0].was_run) == (unknown, False)
+    two = [ToolCall("1", "delete"), ToolCall("2", "read")]
+    results = Agent(ScriptedProvider([two, "done"]), tools=source).run_sync("?").tool_calls
+    assert [run.value for run in results] == [unknown, "None: read"]
+    result = Agent(ScriptedProvider([ToolCall("1", "ask"), "done"]), tools=[source, ask]).run_sync("?")
+    assert result.tool_calls[0].value.startswith("unknown tool: delete")
+    source.is_down = True
+    assert Agent(ScriptedProvider([two[:1], "done"]), tools=source).run_sync("?").tool_calls[0].is_error
+
+
 def test_run_keeps_its_tools_if_their_source_fails_to_list_them_for_another_run() -> None:
     source = Changing("lookup")
     agent = Agent(ScriptedProvider([]), tools=[Prefixed(source, "x_"), whoami])

@@ -60,7 +60,9 @@ def _run(name: str, argv: list[str]) -> int:
     from midspan._cli.text import configure_logging, error_fields, exit_code, print_error, write_json
 
     try:
-        options = command_parser(name).parse_intermixed_args(argv)
+        parser = command_parser(name)
+        # Intermixed arguments lose their `--`, and what follows it may look like an option.
+        options = parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv)
     except SystemExit as end:  # argparse has printed the help, or what is wrong
         return end.code if isinstance(end.code, int) else 2
     configure_logging(options.verbose, name)

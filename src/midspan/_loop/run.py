@@ -22,6 +22,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import ToolResult
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, MAX_RETRIES, RunState
 from midspan.errors import MidspanError
+from midspan.tools.source import unknown_tool_result
 from midspan.tools.tasks import with_timeout
 
 if TYPE_CHECKING:
@@ -147,21 +148,26 @@ class Run:
             await self.queue.emit(event)
 
     async def _run_calls(self, calls: Calls, refusals: Refusals) -> None:
-        """Run the unanswered calls of the turn. Refused ones get their results at once."""
+        """Run the unanswered calls of the turn. Refused ones, and those of unknown tools, get their results at once."""
         if self._logs_debug:
             self._debug("Tool Calls", self.state.calls)
+        has_results = False
         for index, call in calls:
-            spec = self.prepared.specs.get(call.name)
+            spec, refusal = self.prepared.specs.get(call.name), refusals.get(index)
             if spec is None:
                 service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
                 _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
+            is_run = spec is not None and refusal is None
             if self.queue is not None:
-                may_write = index not in refusals and (spec is None or spec.changes is not False)
+                may_write = spec is not None and is_run and spec.changes is not False
                 has_more = index != calls[-1][0]
                 await self.queue.emit(events.ToolStart(self.state.turn, call, index, may_write, has_more))
-            if index in refusals:
-                await self._emit(self._end_call(index, refusals[index].result(call), 0.0))
-        if refusals:
+            if not is_run:
+                specs = self.prepared.specs
+                result = unknown_tool_result(call, specs) if refusal is None else refusal.result(call)
+                await self._emit(self._end_call(index, result, 0.0))
+                has_results = True
+        if has_results:
             calls = self.state.unanswered
         if self.call_runner.task.cancelling():
             await asyncio.sleep(0)  # raises CancelledError if the task was cancelled while it was running, as by Ctrl-C

@@ -35,7 +35,7 @@ from midspan.errors import MidspanError, ProviderError, ToolError
 from midspan.providers.provider import ensure_aclose
 from midspan.tools.execution import run_call
 from midspan.tools.schedule import call_order, each_call
-from midspan.tools.source import bulleted, describe_error
+from midspan.tools.source import bulleted, describe_error, unknown_tool_result
 from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
@@ -238,6 +238,8 @@ class CallRunner:
         refusal = self._refuse_nested(parent, call)
         if refusal is not None:
             return refusal.result(call)
+        if call.name not in run.prepared.specs:
+            return unknown_tool_result(call, run.prepared.specs)
         run.limit_tracker.nested_calls.append(call.name)
         context = self._context(call, parent.index, parent)
         result, _ = await run_call(run.prepared.source.call, call, context)

@@ -127,6 +127,8 @@ def test_a_run_asks_again_after_a_quotation_and_deletes_nothing() -> None:
         ("delete_all(folder='inbox', days=30.0, deep=False)", True),
         (r"{\"tool\": \"delete_all\", \"folder\": \"inbox\", \"days\": \"30\", \"deep\": 1}", True),
         (r"d\u0065lete_all(folder=\"inb\u006fx\", days=30, deep=True)", True),
+        ("delete_all(folder='in\u200bbox', days=30, deep=True)", True),
+        ("del\u00adete_all(folder='\uff49\uff4e\uff42\uff4f\uff58', days=30, deep=True)", True),
         ("delete_all(folder='inbox', days=31, deep=True)", False),
         ("delete_all(folder='outbox', days=30, deep=True)", False),
         ("Use delete_all for the folder inbox, 30 days deep.", False),

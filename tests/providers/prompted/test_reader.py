@@ -566,7 +566,7 @@ def test_a_call_after_a_comment_is_made(before: str) -> None:
     assert calls(read(f"{before}\n{QUOTATION}")) == calls(read(f"{before}\n{TAGGED}")) == [("f", {"a": 1})]
 
 
-@pytest.mark.parametrize("mark", ["reasoning", "thought"])
+@pytest.mark.parametrize("mark", ["reasoning", "thought", "Think", "THINKING", "Reasoning"])
 def test_a_call_in_a_thought_is_not_made(mark: str) -> None:
     thought = f"<{mark}>\n{QUOTATION}\n</{mark}>"
     assert calls(read(thought)) == []
@@ -581,6 +581,8 @@ def test_a_call_in_a_thought_is_not_made(mark: str) -> None:
         *(" after you confirm", ", before the deadline", " provided that you agree", " (assuming it is empty)"),
         *(" as soon as you agree", " - as long as it is free", " in case it is open", " # pending your answer"),
         *(" requires approval", " (needs your confirmation)", ", upon approval", " # TODO: Approval required"),
+        *(" <!-- if approved -->", " <!-- not yet -->", " [if approved]", " [example]", " - example", " UNLESS used"),
+        *(" // PENDING", " Requires Your Approval"),
     ],
 )
 @pytest.mark.parametrize("call", [QUOTATION, TAGGED])

@@ -7,6 +7,7 @@ no other calls, the response ends with `MALFORMED_CALL` and the errors in `finis
 
 import logging
 import re
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import cached_property
@@ -236,6 +237,7 @@ def _accepts_no_arguments(spec: ToolSpec) -> bool:
     return SchemaValidator(parameters_of(spec).schema).accepts({})
 
 
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _ESCAPE_SEQUENCE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 # From Thai on, scripts without spaces between words: each letter is a token.
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|[^\W\d_\u0e00-\U0010ffff]+|[^\W\d_]")
@@ -261,7 +263,7 @@ class EchoFilter:
         if call.name not in self._calling:
             pattern = _calls_of(call.name)
             self._calling[call.name] = [(text, _tokens(text)) for text in self._texts if pattern.search(text)]
-        wanted = _tokens(_unescaped(json_text(call.arguments))) - _LITERALS
+        wanted = _tokens(_unescaped(_visible(json_text(call.arguments)))) - _LITERALS
         return any(nonce in text and wanted <= tokens for text, tokens in self._calling[call.name])
 
     @cached_property
@@ -273,7 +275,12 @@ class EchoFilter:
                 blobs = [part for part in message.parts if isinstance(part, Blob)]
                 blobs += [blob for result in message.results for blob in result.media]
                 texts += [message.text, *map(result_text, message.results), *map(_file_text, blobs)]
-        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in texts]
+        return [f"{text}\n{_unescaped(text)}" if "\\" in text else text for text in map(_visible, texts)]
+
+
+def _visible(text: str) -> str:
+    """Return a text without invisible characters, and with the usual form of letters that have several."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
 
 
 def _unescaped(text: str) -> str:

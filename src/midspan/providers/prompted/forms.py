@@ -100,6 +100,7 @@ THOUGHTS = {
     "<|channel>thought": "<channel|>",
     "<|channel|>analysis<|message|>": "<|end|>",
 }
+THOUGHTS |= {case(start): case(end) for start, end in [*THOUGHTS.items()][:4] for case in (str.upper, str.title)}
 """The marks around the thoughts of a model. A call within a thought is not made."""
 _THOUGHT_ENDS = tuple(mark for mark in THOUGHTS.values() if mark.startswith("</"))
 """End marks that may come without a start mark, because the prompts of some models contain it."""

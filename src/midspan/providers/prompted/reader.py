@@ -58,11 +58,13 @@ _QUOTED = re.compile(
 Models write the marks of these forms anywhere else, even within a sentence.
 """
 _APPROVAL = r"(?:approval|confirmation)\b"
+_WORDS = r"if|unless|until|except|when|once|after|before|provided|assuming|as (?:soon|long) as|in case|pending"
+"""In lower or upper case: with a capital they begin another sentence."""
 _CONDITION = re.compile(
-    r"[^\S\r\n]*+(?:(?:[#/(,;\u2013\u2014-]++[^\S\r\n]*+)?(?:but )?(?:only )?"
-    r"(?:(?:if|unless|until|except|when|once|after|before|provided|assuming|as (?:soon|long) as|in case|pending)\b"
-    rf"|(?:[\w']{{1,20}}+ ){{0,3}}{_APPROVAL})"
-    rf"|(?:#|//|--|[(\u2013\u2014])[^\r\n]{{0,100}}?(?i:\b(?:not|never|only|example)\b|n['\u2019]t\b|\b{_APPROVAL}))"
+    r"[^\S\r\n]*+(?:(?:[#/(\[<!,;\u2013\u2014-]++[^\S\r\n]*+)?(?:but )?(?:only )?"
+    rf"(?:(?:{_WORDS}|{_WORDS.upper()})\b|(?:[\w']{{1,20}}+ ){{0,3}}(?i:{_APPROVAL}))"
+    r"|(?:#|//|-[- ]|<!--|[(\[\u2013\u2014])[^\r\n]{0,100}?"
+    rf"(?i:\b(?:not|never|only|example)\b|n['\u2019]t\b|\b{_APPROVAL}))"
 )
 """Words on the line of a call because of which it is not made: a condition, or a comment that forbids it.
 
