@@ -366,7 +366,7 @@ class _Coercer(Struct):
     def _wrap(self, value: Any, node: SchemaNode, types: list[str], steps: Steps, depth: int) -> Any:
         """Return an integer as text, an object or array as JSON text, or a value as the only item of an array.
 
-        A float is no text: it does not keep the digits that were sent, such as the last one of the version 3.10.
+        A float is not converted to text, because it loses digits, such as the last one of the version 3.10.
         """
         candidates: list[Any] = []
         if "string" in types and isinstance(value, int) and self.wrappers:
