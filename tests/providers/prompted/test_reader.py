@@ -596,7 +596,13 @@ def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str,
     "after",
     [
         *(" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"),
-        *(" and afterwards I answer", " to see what I get after that", "\nafter that I answer"),
+        *(
+            " [f(a=2)] # do not wait",
+            " [1] is not a tool",
+            " and afterwards I answer",
+            " to see what I get after that",
+            "\nafter that I answer",
+        ),
     ],
 )
 def test_a_call_with_other_words_after_it_is_made(after: str) -> None:

@@ -63,7 +63,7 @@ _WORDS = r"if|unless|until|except|when|once|after|before|provided|assuming|as (?
 _CONDITION = re.compile(
     r"[^\S\r\n]*+(?:(?:[#/(\[<!,;\u2013\u2014-]++[^\S\r\n]*+)?(?:but )?(?:only )?"
     rf"(?:(?:{_WORDS}|{_WORDS.upper()})\b|(?:[\w']{{1,20}}+ ){{0,3}}(?i:{_APPROVAL}))"
-    r"|(?:#|//|-[- ]|<!--|[(\[\u2013\u2014])[^\r\n]{0,100}?"
+    r"|(?:(?:#|//|-[- ]|<!--|[(\u2013\u2014])[^\r\n]{0,100}?|\[[^\]\r\n]{0,100}?)"
     rf"(?i:\b(?:not|never|only|example)\b|n['\u2019]t\b|\b{_APPROVAL}))"
 )
 """Words on the line of a call because of which it is not made: a condition, or a comment that forbids it.
