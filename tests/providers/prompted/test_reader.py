@@ -597,7 +597,6 @@ def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str,
     [
         *(" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"),
         *(
-            " [f(a=2)] # do not wait",
             " [1] is not a tool",
             " and afterwards I answer",
             " to see what I get after that",
@@ -607,6 +606,11 @@ def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str,
 )
 def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
     assert calls(read(f"{QUOTATION}{after}")) == [("f", {"a": 1})]
+
+
+def test_another_call_that_begins_with_a_bracket_is_no_condition() -> None:
+    two = '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]f[ARGS]{"a": 2} is not all'
+    assert calls(read(two)) == [("f", {"a": 1}), ("f", {"a": 2})]
 
 
 def test_blank_lines_may_follow_the_marker() -> None:
