@@ -596,12 +596,7 @@ def test_a_call_with_a_condition_after_it_is_not_made_but_asked_about(call: str,
     "after",
     [
         *(" now", ", then I answer", " # the weather", "\nif you agree", "\n# not now", " If so, …"),
-        *(
-            " [1] is not a tool",
-            " and afterwards I answer",
-            " to see what I get after that",
-            "\nafter that I answer",
-        ),
+        *(" [1] is not a tool", " and afterwards I answer", " to see what I get after that", "\nafter that I answer"),
     ],
 )
 def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
@@ -609,8 +604,7 @@ def test_a_call_with_other_words_after_it_is_made(after: str) -> None:
 
 
 def test_another_call_that_begins_with_a_bracket_is_no_condition() -> None:
-    two = '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]f[ARGS]{"a": 2} is not all'
-    assert calls(read(two)) == [("f", {"a": 1}), ("f", {"a": 2})]
+    assert calls(read('[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]f[ARGS] is not all')) == [("f", {"a": 1})]
 
 
 def test_blank_lines_may_follow_the_marker() -> None:
